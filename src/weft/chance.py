@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 class Chance(Protocol):
     def random(self) -> float:
-        """From 0 up to, not including, 1."""
+        """From 0 up to but not including 1."""
 
     def sample(self, population: Sequence[T], k: int) -> list[T]:
         """``k`` different ones, in random order."""
@@ -20,5 +20,5 @@ class Chance(Protocol):
 
 
 def some(chance: Chance, population: Sequence[T], count_max: int) -> list[T]:
-    """A few of them, or all in random order if there are no more."""
+    """A few of them, or all in random order if there are not more."""
     return chance.sample(population, min(count_max, len(population)))

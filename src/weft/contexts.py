@@ -26,7 +26,8 @@ NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class Context(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One entry. A ``msgspec.Struct``, which reads and checks itself from what TOML gives. Paths are to PEM files."""
+    """One entry. It is a ``msgspec.Struct``, which reads and checks itself from TOML's values. Paths are to PEM
+    files."""
 
     nodes: tuple[str, ...]
     insecure: bool = False
@@ -71,7 +72,7 @@ def contexts_path(environ: Mapping[str, str]) -> Path:
 
 
 def chosen_context(name: str | None, environ: Mapping[str, str]) -> Context:
-    """The one of that name, else that of the environment, else the current one; UsageError if there is none."""
+    """The context with that name, else the environment's, else the current one; UsageError if there is none."""
     contexts = read_contexts(contexts_path(environ))
     chosen = name or environ.get(CONTEXT_VARIABLE) or contexts.current
     if chosen is None:
@@ -80,7 +81,7 @@ def chosen_context(name: str | None, environ: Mapping[str, str]) -> Context:
 
 
 def read_contexts(path: Path) -> Contexts:
-    """What is in the file; nothing if there is none."""
+    """The content of the file; nothing if there is none."""
     try:
         with path.open("rb") as stream:
             data = stream.read(CONTEXTS_FILE_BYTES_MAX + 1)

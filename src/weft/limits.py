@@ -85,7 +85,7 @@ COATY_RECEIVED_BYTES_MAX: Final = FLOODSUB_RPC_BYTES_MAX  # nothing longer can a
 COATY_JSON_DEPTH_MAX: Final = 64  # nesting of a payload; recursive checks of it stay far from Python's own bound
 COATY_WILLS_MAX: Final = 4096  # known last wills, one per agent of the mesh: 10,000 of them fill a frame
 COATY_OBSERVED_MAX: Final = 1024  # events waiting for one observer; then neighbours wait, too
-COATY_OBSERVED_BYTES_MAX: Final = 16 * MIB  # likewise: four of the longest, or a thousand of 16 KiB
+COATY_OBSERVED_BYTES_MAX: Final = 16 * MIB  # four of the longest, or a thousand of 16 KiB
 
 # --- the mesh ----------------------------------------------------------------------------------------------------
 
@@ -136,8 +136,8 @@ CLIENT_POSITIONS_MAX: Final = 100_000  # in one message: a group over as many to
 FETCH_RANGES_MAX: Final = 4096  # of one fetch: a request of 400 KB as people name topics; more are asked for after it
 WHOAMI_TOPICS_MAX: Final = 1000  # topics in one question of a caller about its rights: 255 KB at most
 ERROR_TEXT_CHARS_MAX: Final = 1024  # of a refusal and of each of its facts; they fit gRPC's 8 KiB of metadata
-LOOK_STREAMS_AT_ONCE: Final = 128  # looked up before others get their turn: some milliseconds
-LOOK_BYTES_AT_ONCE: Final = 1 * MIB  # of batches that are read for that: likewise, to the end of a batch
+LOOK_STREAMS_AT_ONCE: Final = 128  # looked up before others get their turn: a few milliseconds
+LOOK_BYTES_AT_ONCE: Final = 1 * MIB  # of batches that are read for that, up to the end of a batch
 
 # --- the Spark sink ----------------------------------------------------------------------------------------------
 
@@ -146,9 +146,9 @@ STAGING_AGE_S: Final = 86_400  # rows that a job has staged: a driver that died 
 # --- security ----------------------------------------------------------------------------------------------------
 
 SECURITY_RELOAD_INTERVAL_S: Final = 1.0  # a revoked key is noticed within it; a look is one stat call
-CERTIFICATE_LIFETIME_S: Final = 24 * 3600  # SEC-01; a stolen one is of no use tomorrow
+CERTIFICATE_LIFETIME_S: Final = 24 * 3600  # SEC-01; a stolen one is useless tomorrow
 CERTIFICATE_LIFETIME_S_MIN: Final = 1  # for tests; X.509 counts in seconds
-CERTIFICATE_LIFETIME_S_MAX: Final = 90 * 24 * 3600  # whoever wants longer ones wants no renewal, and has another CA
+CERTIFICATE_LIFETIME_S_MAX: Final = 90 * 24 * 3600  # longer ones would mean no renewal, which takes another CA
 CERTIFICATE_NAMES_MAX: Final = 32  # DNS names and addresses of one node
 TOKEN_BYTES_MAX: Final = 8 * KIB  # 32 names of 60 characters take 3
 CA_BODY_BYTES_MAX: Final = 64 * KIB  # a request and a token; the same bound holds for a CA's answers

@@ -21,7 +21,7 @@ def find_file(path: str) -> Path:
     if given.is_absolute() or given.exists():
         return given
     try:
-        from pyspark import SparkFiles  # who has no Spark needs none of it
+        from pyspark import SparkFiles  # programs without Spark do not need this
 
         sent = Path(SparkFiles.get(path))
     except (ImportError, AssertionError):  # no Spark here

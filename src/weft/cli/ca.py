@@ -75,8 +75,8 @@ def init(
 ) -> None:
     """Make a CA: a root, an intermediate, and the key that signs enrolment tokens.
 
-    The root's key is needed for 'weft ca rotate' alone. Whoever has it can pose as every node: --offline-root keeps it
-    off this machine, on a stick or a mounted safe.
+    The root's key is needed for 'weft ca rotate' alone. Anybody who has it can pose as every node: --offline-root keeps
+    it off this machine, on a stick or a mounted safe.
     """
     settings = AuthoritySettings(mesh, url, _lifetime_s(lifetime))
     authority = Authority.create(ca_directory(data), settings, time.time(), offline_root)

@@ -1,4 +1,4 @@
-"""What commands for devices are told of keys, and what they do with it. Secrets are never repeated in messages."""
+"""What commands for devices are told about keys, and what they do with them. Secrets are never repeated in messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from weft.transport.addresses import Address
 
 
 def identity_in(data: Path) -> Identity:
-    """The identity that is kept there; it is made if there is none yet."""
+    """The identity that is stored there; it is made if there is none yet."""
     return settle_identity(data, secrets.token_bytes(FRESH_BYTES))
 
 

@@ -99,7 +99,7 @@ def send(
 
     Signed with the identity in --data, or with the key of a device (--node-id, --key-id, and --hmac-key or
     --signing-key). Nobody acknowledges a datagram: whether it was taken, its receiver knows. With --quic, the
-    certificate of whoever is at HOST has to be for that name.
+    certificate of the node at HOST has to be for that name.
     """
     from weft.cli.emm_quic import Calling
     from weft.cli.emm_work import Making, Signature, parse_value, send_event

@@ -45,13 +45,13 @@ Code = TypeVar("Code", bound=IntEnum)
 PRIORITIES: Final = {label(each): each for each in Priority}
 FORMATS: Final = {label(each): each for each in Format}
 BYTES_SHOWN: Final = 24  # of a refused datagram
-VISIT_HEARTBEAT_S: Final = 1  # of who only looks in: the others forget it within four seconds
+VISIT_HEARTBEAT_S: Final = 1  # of a short visit: the others forget it within four seconds
 NO_GROUP_KEY: Final = "has no group key: weft trust add --data DIR --group HEX"
 
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """Where a packet goes, with which marks, and how that is told."""
+    """Where a packet goes, with which marks, and how that is reported."""
 
     address: str
     urgent: bool

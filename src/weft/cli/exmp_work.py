@@ -21,7 +21,7 @@ from weft.exmp import JsonObject
 from weft.transport.addresses import parse_address
 from weft.visible import visible, visible_json
 
-ASKED: Final = ("event", "ended")  # what a node asks whoever has subscribed
+ASKED: Final = ("event", "ended")  # what a node asks subscribers
 
 
 class Protection(NamedTuple):

@@ -79,7 +79,7 @@ def drop(
     insecure: Insecure = False,
     context: ContextName = None,
 ) -> None:
-    """End a group all over the mesh. Its members are told; one of the same name begins anew."""
+    """End a group all over the mesh. Its members are told; a group of the same name is a new one."""
     from weft.cli.views import drop_group
 
     drop_group(Where(node, insecure, context), group)

@@ -192,7 +192,7 @@ def _row(info: KeyInfo) -> tuple[str, ...]:
 
 
 def _groups(info: KeyInfo) -> str:
-    """Who may administer may use all of them. A key that is older than these rights is judged by topics."""
+    """An administrator may use all groups. A key that is older than these rights is judged by topics."""
     if info.admin:
         return "*"
     return "by topics" if info.groups is None else ", ".join(info.groups)

@@ -1,4 +1,4 @@
-"""What ``weft log`` is told: where the log is, which streams, from where on, how old, how large."""
+"""What ``weft log`` is told: where the log is, which streams, where to begin, how old, how large."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def check_place(path: Path) -> None:
 
 
 def close_place(path: Path) -> None:
-    """Whoever changes a log leaves it to its owner alone, as ``weft up`` does."""
+    """After a command has changed a log, only its owner may read it, as with ``weft up``."""
     closed = close_to_others(path).closed
     if closed.count:
         err.print(

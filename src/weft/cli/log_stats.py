@@ -48,7 +48,7 @@ def _topic_document(topic: str, streams: Iterable[StreamInfo]) -> dict[str, Any]
 
 
 def _disk_document(data: Path) -> dict[str, Any]:
-    """Files by what they are for. A node may remove one while we look."""
+    """Files by purpose. A node may remove one while we look."""
     sizes = {"tables": 0, "wal": 0, "other": 0}
     files = {"tables": 0, "wal": 0}
     for entry in os.scandir(data / DATABASE_DIR):

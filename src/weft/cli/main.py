@@ -21,7 +21,7 @@ from weft.cli.top import top
 from weft.cli.up import up
 from weft.errors import WeftError
 
-# gRPC's own lines are for those who work on gRPC, and a stranger who knocks could fill a log with them.
+# gRPC's own lines are for people who work on gRPC, and a stranger who knocks could fill a log with them.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 OTHERS: Final = 0o077  # all rights of group and others
@@ -77,7 +77,7 @@ def options(
 ) -> None:
     """Weft, an event mesh for Python and Spark teams."""
     if called.invoked_subcommand != PIPELINE:
-        os.umask(OTHERS)  # logs, keys and contexts are for their owner only, whoever makes the files
+        os.umask(OTHERS)  # only their owner may read logs, keys and contexts, no matter which code made the files
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from weft.limits import EVENT_PAYLOAD_BYTES_MAX, KIB
 from weft.model import Epoch, Receipt, Stream, Topic, parse_topic
 
 CHUNK_BYTES: Final = 256 * KIB  # read at once, if there is so much
-CHUNKS_WAITING_MAX: Final = 4  # read ahead of what is published
+CHUNKS_WAITING_MAX: Final = 4  # read ahead of publishing
 STDIN: Final = Path("-")
 
 
@@ -115,7 +115,7 @@ def publish_one(where: Where, template: Template, payload: bytes, json: bool) ->
 
 
 def receipt_document(receipt: Receipt) -> dict[str, Any]:
-    """Names and order as an event's identity has them; ``offset`` is that of the first event."""
+    """Names and order are those of an event's identity; ``offset`` is that of the first event."""
     return {
         "topic": receipt.stream.topic,
         "origin": receipt.stream.origin,
@@ -137,13 +137,13 @@ class Tally:
         self.events = 0
         self.bytes = 0
         self.ranges: dict[tuple[Stream, Epoch], tuple[int, int]] = {}  # first offset, last offset
-        self._waiting: deque[tuple[Published, int]] = deque()  # bounded by what a client lets be unacknowledged
+        self._waiting: deque[tuple[Published, int]] = deque()  # bounded by how much a client may leave unacknowledged
 
     def add(self, published: Published, size: int) -> None:
         self._waiting.append((published, size))
 
     def settle(self) -> None:
-        """Take in the receipts that have come; raise why there is none for an event."""
+        """Take the receipts that have come; raise why there is none for an event."""
         while self._waiting and self._waiting[0][0].done():
             published, size = self._waiting.popleft()
             receipt = published.result()
@@ -155,7 +155,8 @@ class Tally:
 
 
 def publish_lines(where: Where, template: Template, file: Path | None, json: bool) -> None:
-    """Every line is an event, an empty one too. After an error, what has its receipts is told nevertheless."""
+    """Every line is an event, even an empty one. After an error, events that have receipts are reported all the
+    same."""
     began_s = time.monotonic()
     tally = Tally()
     try:

@@ -24,7 +24,7 @@ from weft.limits import MIB
 from weft.visible import visible
 
 OUTPUT_BYTES_MAX: Final = 64 * MIB  # of one command: a reply holds one, and replies by the line may be many
-REASON_CHARS_MAX: Final = 500  # of what a command that failed has said last
+REASON_CHARS_MAX: Final = 500  # of the last words of a failed command
 
 
 # --- asking ----------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class _CommandServer:
         try:
             output, said = await process.communicate(request.payload)
         finally:
-            if process.returncode is None:  # nobody waits for the reply any more
+            if process.returncode is None:  # nobody waits for the reply any longer
                 process.kill()
                 await process.wait()
         if len(output) > OUTPUT_BYTES_MAX:

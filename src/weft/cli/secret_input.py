@@ -1,7 +1,7 @@
 """Secrets that are handed to commands: by standard input or a file; or as an option, which others could see.
 
-Whoever is on the machine can list processes with their arguments. What was given as an option is overwritten there as
-soon as it is read, so it shows for the moment that the command takes to start, and not for as long as a node runs.
+Anybody on the machine can list processes with their arguments. What was given as an option is overwritten there as soon
+as it is read, so it shows for the moment that the command takes to start, and not for as long as a node runs.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ SIGNALLED: Final = 128  # plus its number: the status of a process that a signal
 
 
 def serve(file: Path | None, flags: Mapping[str, object]) -> None:
-    """Run a node to its end; raise WeftError if it does not start, or cannot keep its promises any more."""
+    """Run a node to its end; raise WeftError if it does not start, or can no longer keep its promises."""
     config = load_config(file, os.environ, flags)
     configure_logs(config.log.level, config.log.format)
     check_is_no_backup(config.node.data)
@@ -125,7 +125,7 @@ async def _until_end(node: Node, stopping: asyncio.Task[None]) -> StorageError |
 
 
 async def _end(task: asyncio.Task[object]) -> None:
-    """However it ends: who waits for its result has had it."""
+    """However it ends: the task that waits for its result has had it."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

@@ -102,4 +102,4 @@ class _Printer:
             print_json(event_document(event.stream, event.epoch, event.offset, event))
         else:
             sys.stdout.write(event_line(event.stream, event.epoch, event.offset, event) + "\n")
-        sys.stdout.flush()  # whoever reads the other end of a pipe waits for it
+        sys.stdout.flush()  # the reader at the other end of a pipe waits for it

@@ -1,22 +1,22 @@
 """The SDK: publish to a mesh and subscribe to it, with asyncio (``weft.connect``) or without (``weft.sync.connect``).
 
-docs/sdk.md shows how to use it. How it is made, from the outside in:
+docs/sdk.md shows how to use it. How it is built, from the outside in:
 
 - ``client``: the object that applications hold; ``connecting`` makes it. ``admin``: questions to nodes, and their
   answers as values.
-- Publishing: ``outbox`` gathers events into batches (``chunk``), ``in_doubt`` keeps those that a lost node may have,
-  without any I/O; ``link`` is one stream to one node, ``publisher`` decides which node gets what.
-- Subscribing: ``cursors`` and ``intake`` know what has come, what was handed out and what was handled, without any I/O;
+- Publishing: ``outbox`` gathers events into batches (``chunk``), ``in_doubt`` keeps those that a lost node may have;
+  both without I/O; ``link`` is one stream to one node, ``publisher`` decides which node gets what.
+- Subscribing: ``cursors`` and ``intake`` know what has come, what was handed out and what was handled, without I/O;
   ``session`` is one stream from one node, ``subscription`` goes from one session to the next.
-- Acknowledging by hand: ``by_hand`` knows what the application has and has settled, without any I/O; ``failing`` checks
-  what is said of events that fail, ``dead_letters`` lists those that failed for good, ``handling`` calls a function.
-- ``fetch`` reads a range of a stream, ``kv`` has keys and values; ``requests`` asks and answers over topics, on
-  the stream that ``calls`` has with a node; ``later`` lists and cancels what waits for its time, ``schedules`` has what
-  repeats; ``schemas`` sets and asks for the schemas of topics, and looks at the last events by ``sampling``;
-  ``blocking`` is all of it on a thread.
+- Acknowledging by hand: ``by_hand`` knows what the application has and has settled, without I/O; ``failing`` checks the
+  settings for events that fail, ``dead_letters`` lists those that failed for good, ``handling`` calls a function.
+- ``fetch`` reads a range of a stream, ``kv`` has keys and values; ``requests`` asks and answers over topics, on the
+  stream that ``calls`` has with a node; ``later`` lists and cancels events that wait for their time, ``schedules`` has
+  events that repeat; ``schemas`` sets and reads the schemas of topics, and looks at the last events by ``sampling``;
+  ``blocking`` offers all of it to programs without asyncio.
 - ``nodes`` has the channels and says where to try next, ``backoff`` when; ``duplex`` is gRPC's call with our errors.
 
-Nothing here imports what nodes are made of: the mesh is known by ``mesh.proto`` and the batch format alone.
+Nothing here imports the parts of a node: the client knows the mesh only by ``mesh.proto`` and the batch format.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ _OF_SCHEMAS: Final = ("CheckedEvents", "SchemaVersion", "Schemas", "TopicSchema"
 
 
 def __getattr__(name: str) -> Any:
-    """Who publishes and subscribes loads nothing of schemas."""
+    """Schemas are imported when they are used: programs that only publish and subscribe do not load them."""
     if name not in _OF_SCHEMAS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("weft.client.schemas"), name)

@@ -30,30 +30,30 @@ PROBLEM_CHARS_MAX: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class StreamPositions:
-    """What a node has of one stream, and on request where a group stands and where a time lies."""
+    """What a node has of one stream and, on request, where a group stands in it and which offset a time has."""
 
     stream: Stream
     epoch: Epoch
     earliest_offset: int
-    latest_offset: int  # the next that will be given
+    latest_offset: int  # the next offset that will be given
     size_bytes: int
     first_timestamp_us: int
     last_timestamp_us: int
     group_offset: int | None
     timestamp_offset: int | None
-    late_us: int | None = None  # the node copies it only from here on: others have what came before this time
+    late_us: int | None = None  # the node copies it only from here on: other nodes have what came before this time
     history: tuple[tuple[int, int], ...] = ()  # offsets in the node's archive table: first and end of each run
     only_history: bool = False  # its log does not have the stream
 
     @property
     def first_offset(self) -> int:
-        """The first that can be read here, in the archive table or in the log."""
+        """The first offset that can be read here, in the archive table or in the log."""
         return min(self.earliest_offset, self.history[0][0]) if self.history else self.earliest_offset
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Another node of the mesh, up or down, as the one that was asked knows it."""
+    """Another node of the mesh, up or down, as the answering node knows it."""
 
     node_id: str
     addresses: tuple[str, ...]
@@ -61,12 +61,12 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class NodePositions:
-    """What the node that answered has, which node that is, and who else may have more."""
+    """What the answering node has, which node that is, and which other nodes may have more."""
 
     node_id: str
     streams: tuple[StreamPositions, ...]
     members: tuple[Member, ...]
-    history_problem: str = ""  # why archive tables are not in it, or not all that they have
+    history_problem: str = ""  # why archive tables are missing or incomplete in this answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class TopicInfo:
     size_bytes: int
     last_timestamp_us: int
     history_events: int = 0  # in the node's archive table; its log may have some of them, too
-    history_since_us: int = 0  # the time of the earliest of them
+    history_since_us: int = 0  # the time of the earliest of these events
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class PeerInfo:
-    """Another node; without an id as long as it is only an address that is dialled."""
+    """Another node. It has no id as long as the node knows only an address that it dials."""
 
     node_id: str
     addresses: tuple[str, ...]
@@ -131,7 +131,7 @@ class GroupStream:
 
 @dataclass(frozen=True, slots=True)
 class GroupPolicy:
-    """What becomes of events that a group's readers cannot handle. ``dead_letter``: the topic of dead letters; empty:
+    """What happens with events that a group's readers cannot handle. ``dead_letter``: the topic of dead letters; empty:
     ``weft.dead.<group>``."""
 
     max_deliveries: int = MAX_DELIVERIES
@@ -142,7 +142,7 @@ class GroupPolicy:
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """``policy`` None: nobody has said, and the default holds."""
+    """``policy`` None: none was set, and the default holds."""
 
     group: str
     members: tuple[str, ...]
@@ -168,7 +168,7 @@ class NewKey:
 
 
 class Admin:
-    """The calls of the Admin service, and those of Mesh that only ask."""
+    """The calls of the service Admin, and those calls of Mesh that only ask for something."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
@@ -284,7 +284,7 @@ class Admin:
         return [_read_key_untrusted(each) for reply in replies for each in reply.keys]
 
     async def create_key(self, record: KeyRecord) -> KeyInfo:
-        """Tried again, it makes no second key."""
+        """Make a key. A retry does not make a second one."""
         request = pb.CreateKeyRequest(record=msgspec.json.encode(record))
         reply = await self._nodes.call("/weft.mesh.v1.Admin/CreateKey", request, pb.CreateKeyReply)
         return _read_key_untrusted(reply.key)
@@ -295,7 +295,7 @@ class Admin:
         return _read_key_untrusted(reply.key)
 
     async def leave(self) -> str:
-        """Asked of one node only, and once: the next one is not the one that is meant."""
+        """This asks one node only, and only once: another node would be the wrong one."""
         given = self._nodes.book.given
         if len(given) != 1:
             raise UsageError("name one node only, the one that is to leave", nodes=", ".join(given))
@@ -304,7 +304,8 @@ class Admin:
 
 
 async def pages_of(nodes: Nodes, method: str, request: Any, reply_type: Any) -> list[Any]:
-    """All pages of a reply, of one node: another one that is asked in between is asked from the beginning."""
+    """All pages of a reply, from one node. If another node has to be asked in between, it starts with the first
+    page."""
     replies: list[Any] = []
     request.page.SetInParent()
     while True:

@@ -1,4 +1,4 @@
-"""Tasks of the client's own, which outlive the calls that begin them."""
+"""Tasks that the client starts for itself, and that outlive the calls that start them."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ T = TypeVar("T")
 
 
 def begin(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-    """A task that has nothing of its beginner's context: not the span, which is over long before the task is."""
+    """Start a task without its starter's context, above all without its span, which ends long before the task."""
     return Context().run(loop.create_task, work, name=name)

@@ -12,14 +12,14 @@ from weft.limits import PEER_NAME_CHARS_MAX
 CLIENT_NODES_MAX: Final = 64  # addresses remembered; the newest learned go first
 
 
-Draw = Callable[[], float]  # a number from 0 up to, not including, 1
-DOUBLINGS_MAX: Final = 32  # beyond that a float grows for nothing
+Draw = Callable[[], float]  # a number from 0 up to but not including 1
+DOUBLINGS_MAX: Final = 32  # with more, the float would only overflow
 
 
 class Backoff:
     """Exponential with full jitter: after n failures, anything up to ``min * 2**(n-1)``, at most ``max``.
 
-    Full jitter, because many clients lose one node at the same moment and must not come back at one.
+    Full jitter, because many clients lose one node at the same moment and must not all come back at the same moment.
     """
 
     def __init__(self, s_min: float, s_max: float, chance: Draw) -> None:
@@ -35,14 +35,14 @@ class Backoff:
         self.failures = 0
 
     def delay_s(self) -> float:
-        """How long to wait now: nothing before the first failure."""
+        """How long to wait now; 0 before the first failure."""
         if not self.failures:
             return 0.0
         return self._chance() * min(self._s_max, self._s_min * 2.0 ** (self.failures - 1))
 
 
 class AddressBook:
-    """Addresses of nodes: those given by the user first, then those that nodes told of."""
+    """Addresses of nodes: first those that the user gave, then those that nodes mentioned."""
 
     def __init__(self, given: Iterable[str], *, learns: bool = True) -> None:
         self.given: Final = tuple(given)
@@ -50,7 +50,8 @@ class AddressBook:
         self._learned: dict[str, None] = {}
 
     def learn_untrusted(self, addresses: Iterable[str]) -> None:
-        """Remember what a node told; what is not an address is ignored, the oldest make room for new ones."""
+        """Remember the addresses that a node mentioned. Anything that is not an address is ignored; new addresses
+        replace the oldest."""
         if not self._learns:
             return
         for address in list(addresses)[:CLIENT_NODES_MAX]:

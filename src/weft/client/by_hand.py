@@ -1,8 +1,8 @@
-"""Acknowledging by hand, on the reader's side: what the application has, what it has settled. Pure.
+"""Acknowledging by hand, on the reader's side: what the application has, and what it has settled. Pure.
 
-The node decides what is delivered, so what comes is handed out, but for events that the application still has: after a
-reconnect they come again, and whoever has them settles them. A refused event stalls its stream until the node has
-answered: in order, everything behind it comes again after it.
+The node decides what is delivered, so everything that comes is handed out, except events that the application still
+has: after a reconnect they come again, and the application settles them once. A refused event stalls its stream until
+the node has answered: if the group wants order, everything behind it comes again after it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from weft.model import Batch, Epoch, EventId, Position, Stream
 from weft.model.offsets import OffsetRanges
 
 NOTHING_YET: Final = -1  # an offset before every other
-WINDOW_SHARE: Final = 4  # acknowledgements go out in quarters of the window: few messages, and the node is never idle
+WINDOW_SHARE: Final = 4  # acknowledgements are sent in quarters of the window: few messages, and the node is never idle
 
 
 class Refusal(NamedTuple):
-    """An event that the application could not handle. ``delay_s`` None: as the group has it."""
+    """An event that the application could not handle. ``delay_s`` None: the group's policy decides."""
 
     event: EventId
     delay_s: float | None
@@ -31,7 +31,7 @@ class Refusal(NamedTuple):
 
 
 class Settlement(NamedTuple):
-    """What to tell the node of single events."""
+    """What to tell the node about single events."""
 
     acks: list[tuple[Place, OffsetRanges]]
     refusals: list[Refusal]
@@ -44,25 +44,25 @@ class HandIntake(EventIntake):
     def __init__(self, window: int) -> None:
         super().__init__(in_group=True, is_auto=False)
         self._tell_at = max(window // WINDOW_SHARE, 1)
-        self._held: set[Place] = set()  # streams that are ours
+        self._held: set[Place] = set()  # streams that are assigned to us
         self._with_app: dict[Place, OffsetRanges] = {}  # handed out, and not settled
-        self._acked: dict[Place, OffsetRanges] = {}  # to be told
-        self._refusals: list[Refusal] = []  # to be told
-        self._stalled: dict[Place, int] = {}  # refusals that have no answer yet
-        # What was acknowledged last, one after the other: put where it belongs when somebody looks.
+        self._acked: dict[Place, OffsetRanges] = {}  # not told to the node yet
+        self._refusals: list[Refusal] = []  # not told to the node yet
+        self._stalled: dict[Place, int] = {}  # how many refusals have no answer yet
+        # The latest acknowledgements in a row. They are put in their place when somebody needs to know.
         self._run_stream: Stream | None = None
         self._run_epoch = Epoch(1)
         self._run_first = self._run_end = 0
         self._unsent = 0
-        self._out = 0  # events that the application has: about so many, and exactly after ``_note_run``
-        # Who hands out what was taken, and hears when it comes again (place, behind which offset), and of answers.
+        self._out = 0  # how many events the application has: a bound, and exact after ``_note_run``
+        # The one that hands out events wants to know when they come again (place, behind which offset), and of answers.
         self.on_given_back: Callable[[Place, int], None] = _nobody
         self.on_answered: Callable[[Place], None] = _nobody
 
     # --- from the application --------------------------------------------------------------------------------------
 
     def ack(self, event: Received) -> bool:
-        """Whether the node should hear of it now."""
+        """Acknowledge an event; return whether the node should hear of it now."""
         if event.stream is self._run_stream and event.offset == self._run_end and event.epoch == self._run_epoch:
             self._run_end += 1
         else:
@@ -77,7 +77,7 @@ class HandIntake(EventIntake):
         return self._out <= 0 and not self.queue
 
     def ack_before(self, position: Position) -> None:
-        """Everything that the application has of this stream before the position."""
+        """Acknowledge everything before the position that the application has of this stream."""
         self._note_run()
         place = position.stream, position.epoch
         for first, end in self._app_of(place).within(0, position.offset):
@@ -88,14 +88,14 @@ class HandIntake(EventIntake):
         place = event.stream, event.epoch
         self._app_of(place).remove(event.offset, event.offset + 1)
         if place not in self._held:
-            return  # it comes again to whoever has the stream
+            return  # it comes again to the member that has the stream
         self._refusals.append(Refusal(event.id, delay_s, reason))
         self._stalled[place] = self._stalled.get(place, 0) + 1
         if self.events and self._taken is not None and _place(self._taken.batch) == place:
             self.put_back(self._taken.batch.first_offset + self.index)
 
     def put_back(self, offset: int) -> None:
-        """The batch in hand was handed out only up to here: the rest waits again."""
+        """The batch in hand was handed out only up to this offset; the rest waits again."""
         taken = self._taken
         if taken is None or offset >= taken.batch.end_offset:
             return
@@ -107,7 +107,7 @@ class HandIntake(EventIntake):
         self._taken = Queued(taken.batch, 0)
 
     def forget(self, events: Iterable[Received]) -> None:
-        """The application was given these, and has not begun with them: they come again."""
+        """The application got these events and has not begun with them: they come again."""
         for event in events:
             self._app_of((event.stream, event.epoch)).remove(event.offset, event.offset + 1)
 
@@ -140,7 +140,7 @@ class HandIntake(EventIntake):
     # --- from the node ---------------------------------------------------------------------------------------------
 
     def delivered(self, stream: Stream, epoch: Epoch, batch: Batch, first_offset: int, tries: int = 0) -> bool:
-        """Queue what the application does not have."""
+        """Queue what the application does not have yet."""
         self._note_run()
         place = stream, epoch
         self._held.add(place)
@@ -161,10 +161,10 @@ class HandIntake(EventIntake):
         return bool(pieces)
 
     def withdrawn(self, event: EventId, rest: bool) -> None:
-        """The node has taken a refusal; what waits here of the stream behind it comes again if it says so.
+        """The node has taken a refusal. If it says so, the events of the stream behind it that wait here come again.
 
-        What is before it stays: the node may have delivered that again meanwhile, for an earlier refusal, and thinks it
-        in good hands.
+        The events before it stay: the node may have delivered them again meanwhile, for an earlier refusal, and will
+        not do so once more.
         """
         place = event.stream, event.epoch
         left = self._stalled.get(place, 0) - 1
@@ -190,8 +190,8 @@ class HandIntake(EventIntake):
         self._generation, self._answered, self._answer_by_s = generation, None, answer_by_s
 
     def disconnected(self) -> None:
-        """What waits here comes again; what the application has, it settles. Whoever refused an event is not there to
-        be answered: for the node, it has failed with the connection."""
+        """Events that wait here come again; the application settles those that it has. Refusals are not answered any
+        longer: for the node, these events have failed with the connection."""
         super().disconnected()
         self._drop_queued({_place(queued.batch) for queued in self.queue})
         if self._taken is not None and self.events:
@@ -205,7 +205,7 @@ class HandIntake(EventIntake):
             self.on_answered(place)
 
     def _cut_queued(self, place: Place, first: int, end: int) -> None:
-        """Take these offsets out of what waits."""
+        """Remove these offsets from what waits."""
         kept: deque[Queued] = deque()
         for queued in self.queue:
             batch, credit_bytes = queued
@@ -274,7 +274,7 @@ class HandIntake(EventIntake):
 
 
 def _nobody(*_: object) -> None:
-    """Nobody wants to know."""
+    """Nobody listens."""
 
 
 def _place(batch: ReceivedBatch) -> Place:

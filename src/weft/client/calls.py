@@ -1,7 +1,7 @@
 """The stream of requests and replies that a client has with one node at a time (``Calls`` of ``mesh.proto``).
 
-It is opened by the first who asks or serves. When it is lost, whoever waits for a reply hears of it; servers are told
-to the next node, and begin again there. What was handed to them before is over: those who asked have heard of it.
+The first request or server opens it. When it is lost, everybody who waits for a reply gets an error, and servers
+register at the next node and begin again there. Requests that they had are over: their askers were told.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from weft.errors import UsageError, WeftError
 from weft.wire.mesh import mesh_pb2 as pb
 
 CALLS: Final = "/weft.mesh.v1.Mesh/Calls"
-CLIENT_REQUESTS_MAX: Final = 4096  # of one client, without their last reply; nodes take no more
-TOOK_AT_ONCE: Final = 8  # replies; a node lets sixteen be under way
+CLIENT_REQUESTS_MAX: Final = 4096  # of one client, waiting for their last reply; nodes take no more
+TOOK_AT_ONCE: Final = 8  # how many replies; a node lets sixteen be under way
 
 
 @dataclass(slots=True)
 class Asked:
-    """A request that was sent. Replies come into ``replies``; ``end`` is why no more come."""
+    """A request that was sent. Replies come into ``replies``; ``end`` says why no more come."""
 
     number: int
     replies: deque[pb.CallsAnswer] = field(default_factory=deque)
     end: WeftError | None = None
     over: bool = False  # nothing more comes
-    taken: int = 0  # and not told yet
+    taken: int = 0  # taken, but the node was not told yet
     _waiter: asyncio.Future[None] | None = None
 
     def wake(self) -> None:
@@ -62,13 +62,13 @@ class Asked:
 
 
 class HandedClient:
-    """Who serves a pattern: told of requests, and of their end."""
+    """Serves a pattern: it is told of requests, and of their end."""
 
     pattern: str
     slots: int
 
     def serving(self, error: WeftError | None) -> None:
-        """A node knows of it now, or has refused it."""
+        """A node knows of this server now, or has refused it."""
 
     def handed(self, link: CallLink, handed: pb.CallsHanded) -> None: ...
 
@@ -77,11 +77,11 @@ class HandedClient:
     def took(self, handle: int, count: int) -> None: ...
 
     def lost(self) -> None:
-        """What was handed to it is over."""
+        """The requests that it has are over."""
 
 
 class CallLink:
-    """One stream to one node. What it is told after it was lost goes nowhere."""
+    """One stream to one node. After it was lost, messages to it are dropped."""
 
     def __init__(self, call: Duplex[pb.CallsRequest, pb.CallsReply], opened: pb.CallsOpened) -> None:
         self.node = opened.node_id
@@ -95,13 +95,13 @@ class CallLink:
             self._call.call.write_now(message.SerializeToString())
 
     async def room(self) -> None:
-        """Until the node takes more."""
+        """Wait until the node takes more."""
         if not self.lost and self._call.call.is_full:
             await self._call.call.wait_for_room()
 
 
 class ClientCalls:
-    """All that a client asks and serves."""
+    """All requests and servers of a client."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
@@ -140,12 +140,12 @@ class ClientCalls:
         return asked
 
     def done(self, asked: Asked) -> None:
-        """Nobody waits for it any more."""
+        """Nobody waits for its replies any longer."""
         if self._asked.pop(asked.number, None) is not None and not asked.over and self._link is not None:
             self._link.say(pb.CallsRequest(cancel=pb.CallsCancel(number=asked.number)))
 
     def took(self, asked: Asked) -> None:
-        """One more of its replies is taken."""
+        """One more of its replies was taken."""
         asked.taken += 1
         if asked.taken >= TOOK_AT_ONCE and self._link is not None and not asked.over:
             self._link.say(pb.CallsRequest(took=pb.CallsTook(number=asked.number, count=asked.taken)))
@@ -191,7 +191,7 @@ class ClientCalls:
         return self._link
 
     async def _run(self) -> None:
-        """One stream after the other, until the client is closed or no other node can mend it."""
+        """Run one stream after the other, until the client is closed or no other node can help."""
         backoff = self._nodes.backoff()
         attempts = self._nodes.attempts("calls", backoff, self._nodes.last_good)
         reason: object = "connection lost"
@@ -262,7 +262,7 @@ class ClientCalls:
                 asked.wake()
 
     def _fail(self, error: WeftError) -> None:
-        """No other node can mend it."""
+        """Give up: no other node can help."""
         self._end_asked(error)
         for server in list(self._servers.values()):
             server.serving(error)
@@ -292,7 +292,7 @@ class ClientCalls:
                 if server is not None:
                     self._serving(reply.serving, server)
             case _:
-                pass  # a later version's
+                pass  # from a later version
 
     def _serving(self, told: pb.CallsServing, server: HandedClient) -> None:
         if not told.HasField("error"):
@@ -300,14 +300,14 @@ class ClientCalls:
             return
         error = error_of(told.error, pattern=server.pattern)
         if isinstance(error, NodeShuttingDown):
-            raise error  # another node may take it
+            raise error  # another node may accept it
         self._servers.pop(told.number, None)
         server.serving(error)
 
     def _answered(self, answer: pb.CallsAnswer) -> None:
         asked = self._asked.get(answer.number)
         if asked is None:
-            return  # nobody waits for it any more
+            return  # nobody waits for it any longer
         asked.replies.append(answer)
         asked.over = answer.last
         asked.wake()

@@ -1,4 +1,4 @@
-"""Events that travel together, and the ticket each of their publishers holds."""
+"""Events that travel together, and the ticket that each of their publishers holds."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from weft.schema.errors import SchemaBroken
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CLIENT_EVENT_BYTES: Final = 64  # what an event without a receipt costs beside its bytes, so that bytes bound events too
+CLIENT_EVENT_BYTES: Final = 64  # what an event without a receipt costs beside its bytes
 
 
 Whole: TypeAlias = "Batch | pa.RecordBatch | pa.Table"
 
 
 class Chunk:
-    """Events that travel as one batch. Once sent, ``data`` is the batch; once settled, there is an outcome."""
+    """Events that travel as one batch. Once it was sent, ``data`` is the batch; once settled, it has an outcome."""
 
     __slots__ = (
         "copies", "data", "doubtful", "events", "failures", "first_sent_s", "headers", "is_watched", "is_whole", "keys",
@@ -41,16 +41,16 @@ class Chunk:
         self.payloads: list[bytes] = []
         self.timestamps_us: list[int] = []
         self.keys: list[bytes | None] | None = None
-        self.headers: list[Mapping[str, str] | None] | None = None  # of a whole batch: those of its publish, not sent
-        self.is_whole = False  # it came as one batch, and is taken or refused as one
+        self.headers: list[Mapping[str, str] | None] | None = None  # of a whole batch: its publisher's
+        self.is_whole = False  # it came as one batch, and is accepted or refused as one
         self.whole: Whole | None = None  # what came as one batch; its timestamp, if it has none, is timestamps_us[0]
-        self.size_bytes = 0  # as counted against the bound of what is unacknowledged
-        self.events = 0  # known once sealed
+        self.size_bytes = 0  # as counted against the bound for unacknowledged events
+        self.events = 0  # known once it is sealed
         self.data: bytes = b""
         self.sequence = 0
         self.first_sent_s: float | None = None
         self.span: Span | None = None
-        self.failures: dict[int, WeftError] = {}  # events that cannot be in any batch, by index
+        self.failures: dict[int, WeftError] = {}  # events that fit into no batch, by index
         self.spoiled: list[int] = []  # their indexes, ascending
         self.outcome: Receipt | WeftError | None = None
         self.on_settled: list[Callable[[], None]] = []
@@ -65,13 +65,13 @@ class Chunk:
     def add_headers(self, headers: Mapping[str, str] | None) -> None:
         if self.headers is None:
             self.headers = [None] * (len(self.payloads) - 1)
-        self.headers.append(None if headers is None else dict(headers))  # ours, whatever becomes of theirs
+        self.headers.append(None if headers is None else dict(headers))  # a copy of our own
 
     def seal(self, producer: bytes, sequence: int, clock_us: int = 0) -> bool:
-        """Make the batch, with a sequence of its own; False if none of the events can be in one.
+        """Make the batch, with its own sequence; False if none of the events can be in a batch.
 
-        A chunk that a node refused is sealed again: its old sequence may have been overtaken. ``clock_us``: what the
-        node's clock is ahead of the loop's, for events that are due after a while.
+        A chunk that a node refused is sealed again, because its old sequence may have been overtaken. ``clock_us``: how
+        far the node's clock is ahead of the loop's, for events that are due after a while.
         """
         self.sequence = sequence
         if self.lane.timing is Timing.AFTER:
@@ -95,7 +95,7 @@ class Chunk:
 
     def _seal_whole(self, whole: Whole, producer: bytes) -> bool:
         if isinstance(whole, Batch):
-            # Another producer's number stays: a retry is recognised by that.
+            # Another producer's number stays: it identifies a retry.
             is_others = whole.producer not in (None, producer)
             batch = whole if is_others else whole.with_producer(producer, self.sequence)
         else:
@@ -109,7 +109,8 @@ class Chunk:
         return True
 
     def take_out_broken(self, broken: SchemaBroken) -> bool:
-        """Take out the events that the node refuses, so that the others can be sent again. False: not of this batch."""
+        """Remove the events that the node refuses, so that the others can be sent again. False: they are not of this
+        batch."""
         batch, named = Batch.read_stored(self.data), broken.by_event()
         if self.is_whole or not named or max(named) >= len(batch):
             return False
@@ -139,12 +140,12 @@ class Chunk:
         if not isinstance(outcome, Receipt):
             raise outcome
         if outcome.count == 1:
-            return outcome  # it is the only one
+            return outcome  # it is the only event
         place = index - bisect_left(self.spoiled, index)
         return Receipt(outcome.stream, outcome.epoch, outcome.first_offset + place, 1, outcome.copies)
 
     def _take_out(self, error: UsageError) -> None:
-        """Remove the event that the error names; if it names none, all of them share it."""
+        """Remove the event that the error names; if it names none, all events have failed with it."""
         culprit = error.facts.get("event")
         count = len(self.payloads)
         culprits = [culprit] if isinstance(culprit, int) and 0 <= culprit < count else list(range(count))
@@ -159,7 +160,7 @@ class Chunk:
 
 
 def size_of(whole: Whole) -> int:
-    """What it counts for against the bound of what is unacknowledged."""
+    """How much it counts against the bound for unacknowledged events."""
     return CLIENT_EVENT_BYTES + (len(whole.data) if isinstance(whole, Batch) else int(whole.nbytes))
 
 
@@ -167,8 +168,8 @@ class Timing(Enum):
     """When events are due, and what their timestamps are until they are sent."""
 
     NOW = "now"
-    AT = "at"  # timestamps say when, in microseconds since 1970
-    AFTER = "after"  # timestamps say when, by the clock of the loop
+    AT = "at"  # timestamps are times, in microseconds since 1970
+    AFTER = "after"  # timestamps are times, on the clock of the loop
 
 
 class Lane:
@@ -183,21 +184,21 @@ class Lane:
         self.topic = topic
         self.partition = partition
         self.timing = timing
-        self.place = b""  # as messages say it, once there was one
-        self.stream: Stream | None = None  # where the last receipt was from
-        self.unsettled = 0  # chunks, those under way included
+        self.place = b""  # its encoding in messages, once there was a message
+        self.stream: Stream | None = None  # the stream of the last receipt
+        self.unsettled = 0  # how many chunks, including those under way
         self.waiting: deque[Chunk] = deque()
-        self.open: Chunk | None = None  # the last of those waiting, if it takes more events
-        self.ready = False  # listed as one to look at
-        self.refused: list[Chunk] = []  # to be sent again, before all that wait, once nothing is under way any more
+        self.open: Chunk | None = None  # the last of the waiting chunks, if it takes more events
+        self.ready = False  # it is in the list of lanes to look at
+        self.refused: list[Chunk] = []  # to be sent again before all that wait, once nothing is under way
         self.stalled = False  # something was refused: it is sent again when nothing is under way
-        self.waits_out = False  # and only after a while: the node had no room
+        self.waits_out = False  # and only after a while, because the node had no room
 
 
 class Published(Struct, frozen=True, gc=False):
     """An event on its way. Await it for its receipt, any number of times; cancelling the wait does not unsend it.
 
-    Not an asyncio.Future: a million of those a second is more than one core can make.
+    It is not an asyncio.Future, because one core cannot make a million of those a second.
     """
 
     _chunk: Chunk
@@ -207,13 +208,13 @@ class Published(Struct, frozen=True, gc=False):
         return self._chunk.outcome is not None
 
     def result(self) -> Receipt:
-        """The receipt, or raise why there is none; asyncio.InvalidStateError while it is not known."""
+        """The receipt; raise the failure if there is none, or asyncio.InvalidStateError while it is not known."""
         if self._chunk.outcome is None:
             raise asyncio.InvalidStateError("not acknowledged yet")
         return self._chunk.receipt_of(self._index)
 
     def watch(self) -> None:
-        """Somebody waits for it: a failure is theirs, and ``flush`` does not raise it."""
+        """Somebody waits for this event, so a failure is raised there and not by ``flush``."""
         self._chunk.is_watched = True
 
     def when_done(self, tell: Callable[[], None]) -> None:
@@ -232,7 +233,7 @@ class Published(Struct, frozen=True, gc=False):
 
 
 async def settled(chunk: Chunk, *, watching: bool = True) -> None:
-    """Wait until a chunk has its outcome. Who is watching takes its failure for their own."""
+    """Wait until a chunk has its outcome. A caller that is watching takes over its failure."""
     chunk.is_watched = chunk.is_watched or watching
     if chunk.outcome is None:
         await _waiter(chunk)

@@ -123,7 +123,7 @@ class Client:
         deliver_at: datetime | None = None,
         delay: float | timedelta | None = None,
     ) -> Published:
-        """Publish one event and go on; what is returned can be awaited for the receipt. Raises Backpressure."""
+        """Publish one event without waiting; await what is returned for the receipt. Raises Backpressure."""
         if type(payload) is not bytes:
             payload = _as_bytes("payload", payload)
         if key is not None and type(key) is not bytes:
@@ -164,7 +164,7 @@ class Client:
         return await self._publisher.publish_whole(topic, partition or 0, data, copies)
 
     async def wait_for_room(self) -> None:
-        """After Backpressure: wait until there is room for a good deal more."""
+        """After Backpressure: wait until there is plenty of room."""
         await self._publisher.wait_for_room()
 
     async def flush(self) -> None:
@@ -190,7 +190,8 @@ class Client:
         """Events of every topic that matches. See ``Subscription``.
 
         With ``commit="manual"`` a member of a group settles each event by ``ack`` or ``nack``, with at most ``window``
-        of them in hand. The last four say what becomes of those that fail, if the group is new or nobody has said so.
+        of them in hand. The last four arguments say what happens with events that fail; they count if the group has no
+        policy yet.
         """
         self._check_open()
         if commit not in ("auto", "manual"):
@@ -231,10 +232,11 @@ class Client:
         retry: Retry | None = None,
         dead_letter: str | None = None,
     ) -> None:
-        """Have a function called with every event, as a member of a group, until this is cancelled.
+        """Call a function with every event, as a member of a group, until this is cancelled.
 
-        At most ``concurrency`` run at once. Events with the same key of a stream are handled in their order, one after
-        the other; those without a key have no order. Who returns has handled the event. Who raises has refused it.
+        At most ``concurrency`` calls run at once. Events of a stream with the same key are handled in order, one after
+        the other; events without a key have no order. If the function returns, the event is handled. If it raises, the
+        event is refused.
         """
         subscription = self.subscribe(
             pattern,
@@ -263,7 +265,7 @@ class Client:
         end_offset: int | None = None,
         columns: Sequence[str] = (),
     ) -> AsyncIterator[ReceivedBatch]:
-        """A range of one stream as Arrow, up to what there is now; all columns, or only those named."""
+        """Read a range of one stream as Arrow, up to its current end; all columns, or only those named."""
         return Fetch(self._nodes, [FetchRange(stream, epoch, first_offset, end_offset)], columns).batches()
 
     async def fetch_many(
@@ -274,16 +276,17 @@ class Client:
         end_offset: int | None = None,
         columns: Sequence[str] = (),
     ) -> AsyncIterator[list[ReceivedBatch]]:
-        """As ``fetch``, but all batches of a message at once, for who wants a great many of them."""
+        """Like ``fetch``, but yield all batches of a message at once, for callers that read very many."""
         return self.fetch_ranges([FetchRange(stream, epoch, first_offset, end_offset)], columns)
 
     def fetch_ranges(
         self, ranges: Sequence[FetchRange], columns: Sequence[str] = ()
     ) -> AsyncIterator[list[ReceivedBatch]]:
-        """Ranges of any number of streams, one after the other in this order: a thousand of them take no longer than
-        one of the same size. All batches of a message at once.
+        """Read any number of ranges of streams, one after the other in this order: a thousand of them take no longer
+        than one of the same size. Yields all batches of a message at once.
 
-        If a node cannot give a range, the error has its number as the fact ``range``; all before it were given.
+        If a node cannot give a range, the error has its number as the fact ``range``; all ranges before it are
+        complete.
         """
         return Fetch(self._nodes, ranges, columns).replies()
 
@@ -299,11 +302,12 @@ class Client:
         durable: bool = True,
         attempts: int = 1,
     ) -> Reply:
-        """Ask one of those who serve a topic, and wait for the first reply.
+        """Ask one server of a topic, and wait for the first reply.
 
-        NoServer at once if nobody serves it; NoReply if nobody answers in time; RequestFailed if whoever was asked
-        could not do it; ServerLost if whoever was asked is gone, and then it may have been handled: with ``attempts``,
-        others are asked after that. Without ``durable``, neither request nor reply is written to a log.
+        NoServer is raised at once if nobody serves the topic; NoReply if nobody answers in time; RequestFailed if the
+        server could not do it; ServerLost if the server is gone, and then it may have handled the request. With
+        ``attempts``, other servers are asked after that. Without ``durable``, neither request nor reply is written to a
+        log.
         """
         self._check_open()
         data = _as_bytes("payload", payload)
@@ -319,26 +323,28 @@ class Client:
         headers: Mapping[str, str] | None = None,
         durable: bool = True,
     ) -> AsyncGenerator[Reply, None]:
-        """The same for all replies, until the server says that there are no more. ``timeout_s``: for each of them."""
+        """Do the same for all replies, until the server says that there are no more. ``timeout_s``: for each reply."""
         self._check_open()
         data = _as_bytes("payload", payload)
         return self._requester.request_many(topic, data, headers, timeout_s, total_timeout_s, durable)
 
     async def _inbox(self) -> str:
-        """A new one. Whoever knows its id can write there, so it is not the client's own, which nodes tell others."""
+        """A new inbox. Anybody who knows its id can write there, so it is not the client's id, which nodes tell
+        others."""
         return owned_topic(OwnedKind.INBOX, await self.owner(), secrets.token_hex(OWNED_ID_BYTES))
 
     def serve(self, pattern: str, handler: RequestHandler, *, concurrency: int = 10) -> Server:
-        """Have a function called with every request to these topics that is handed to this client.
+        """Call a function with every request to these topics that this client gets.
 
-        What it returns is the reply, or as many as it gives to iterate over. What it raises is told to the asker.
-        Everybody who serves a topic shares the work: each request goes to one of them. See ``Server``.
+        What it returns is the reply; an iterator gives several. What it raises is told to the asker. All servers of a
+        topic share the work: each request goes to one of them. See ``Server``.
         """
         self._check_open()
         return self._serve(pattern, handler, concurrency)
 
     def requests(self, pattern: str, *, concurrency: int = 10) -> Server:
-        """The same to iterate over: ``async for request in client.requests(...)``, up to so many without a reply."""
+        """Iterate over the requests instead: ``async for request in client.requests(...)``, with so many unanswered at
+        once."""
         self._check_open()
         return self._serve(pattern, None, concurrency)
 
@@ -357,20 +363,21 @@ class Client:
     # --- later and again -------------------------------------------------------------------------------------------
 
     async def later(self) -> list[Waiting]:
-        """Events of this client's key that wait for their time, at all nodes that can be reached, the first due first;
-        with the right to administer, everybody's."""
+        """List the events of this client's key that wait for their time, at all nodes that can be reached, in the order
+        of their times; with the right to administer, everybody's events."""
         return (await self._later.list())[0]
 
     async def later_everywhere(self) -> tuple[list[Waiting], dict[str, str]]:
-        """The same, and the addresses of nodes that could not be asked, with why."""
+        """Do the same, and return also the addresses of nodes that could not be asked, with the reasons."""
         return await self._later.list()
 
     async def cancel_later(self, event: EventId | str) -> Waiting:
-        """What waits is not delivered. Durable when this returns; UsageError if it does not wait any more."""
+        """Cancel an event that waits; it will not be delivered. Durable when this returns; UsageError if it no longer
+        waits."""
         return await self._later.cancel(parse_event_id(event) if isinstance(event, str) else event)
 
     async def schedules(self) -> list[ScheduleInfo]:
-        """The schedules of this client's key; with the right to administer, all."""
+        """List the schedules of this client's key; with the right to administer, all schedules."""
         return await self._schedules.list("")
 
     async def schedule(self, name: str) -> ScheduleInfo:
@@ -391,9 +398,9 @@ class Client:
         paused: bool = False,
         replace: bool = False,
     ) -> datetime | None:
-        """Have the mesh publish an event at times that a cron expression says; when it does so first.
+        """Make the mesh publish an event at the times of a cron expression. Return the first of these times.
 
-        ``catch_up``: of times at which no node ran, the last one is made up for, or none is.
+        ``catch_up``: whether the last of the times at which no node ran is made up for, or none is.
         """
         schedule = pb.Schedule(
             name=name,
@@ -415,7 +422,7 @@ class Client:
         await self._schedules.pause(name, True)
 
     async def resume_schedule(self, name: str) -> datetime | None:
-        """When it fires next. What was not fired meanwhile is not made up for."""
+        """Resume a paused schedule, and return when it fires next. What was not fired meanwhile is not made up for."""
         return await self._schedules.pause(name, False)
 
     # --- schemas ---------------------------------------------------------------------------------------------------
@@ -423,19 +430,19 @@ class Client:
     @property
     def schemas(self) -> Schemas:
         """The schemas of topics. See ``Schemas``."""
-        from weft.client.schemas import Schemas  # with what reads schemas, which few need
+        from weft.client.schemas import Schemas  # imports what reads schemas, which few programs need
 
         return Schemas(self._nodes)
 
     # --- keys and values -------------------------------------------------------------------------------------------
 
     def kv(self, bucket: str) -> Bucket:
-        """A bucket of keys and values. It need not be made first. See ``Bucket``."""
+        """A bucket of keys and values. You need not create it first. See ``Bucket``."""
         self._check_open()
         return Bucket(self._nodes, bucket)
 
     async def buckets(self) -> list[BucketInfo]:
-        """The buckets that this client may read."""
+        """List the buckets that this client may read."""
         return await buckets_of(self._nodes)
 
     # --- positions -------------------------------------------------------------------------------------------------
@@ -443,13 +450,13 @@ class Client:
     async def positions(
         self, pattern: str, group: str = "", timestamp: datetime | None = None
     ) -> list[StreamPositions]:
-        """Where the streams that match begin and end, where a group stands in them, and where a time lies."""
+        """Where the matching streams begin and end, where a group stands in them, and which offset a time has."""
         return list((await self.node_positions(pattern, group, timestamp)).streams)
 
     async def node_positions(
         self, pattern: str, group: str = "", timestamp: datetime | None = None, *, history: bool = True
     ) -> NodePositions:
-        """The same, with the node that has these streams and the other nodes of the mesh, which may have more.
+        """Do the same, and say which node has these streams, and which other nodes of the mesh may have more.
         ``history``: also what is in the node's archive tables, and streams that are only there."""
         if timestamp is not None:
             parse_where(timestamp)
@@ -471,9 +478,9 @@ class Client:
             await self._nodes.call("/weft.mesh.v1.Mesh/Commit", request, pb.CommitReply, check)
 
     async def drop_group(self, group: str) -> None:
-        """End a group all over the mesh; durable at one node when this returns, and known to the others soon.
+        """End a group everywhere in the mesh; durable at one node when this returns, and known to the others soon.
 
-        Its members are told, and positions are forgotten: a group of the same name begins anew.
+        Its members are told, and its positions are forgotten: a group of the same name is a new one.
         """
 
         def check(reply: pb.DropGroupReply) -> None:
@@ -484,13 +491,13 @@ class Client:
         await self._nodes.call("/weft.mesh.v1.Mesh/DropGroup", request, pb.DropGroupReply, check)
 
     async def seek(self, group: str, pattern: str, where: Where) -> list[Position]:
-        """Move a group to this place in every stream that matches, while none of its members is connected."""
+        """Move a group to this place in every matching stream, while none of its members is connected."""
         positions = await self._resolved(pattern, parse_where(where), only_history=False)
         await self.commit(group, positions)
         return positions
 
     async def _resolved(self, pattern: str, where: Where, *, only_history: bool = True) -> list[Position]:
-        """A place as positions of the streams there are now. ``only_history``: also of those that no log has, which
+        """Turn a place into positions of the current streams. ``only_history``: also of streams that no log has, which
         groups do not read."""
         match where:
             case "group":
@@ -511,7 +518,8 @@ class Client:
         return await self._admin.topics(parse_pattern(pattern))
 
     async def owner(self) -> str:
-        """What topics call this client that belong to it: ``weft.inbox.<owner>.<id>``. By the name of its key."""
+        """The owner in the topics that belong to this client, ``weft.inbox.<owner>.<id>``. It comes from the name of
+        its key."""
         if self._owner is None:
             self._owner = await self._admin.owner()
         return self._owner
@@ -530,12 +538,13 @@ class Client:
         return await self._admin.groups(group)
 
     async def set_group(self, group: str, policy: GroupPolicy) -> None:
-        """What becomes of events that the group's readers cannot handle, from now on. Needs the right to administer."""
+        """Say what happens, from now on, with events that the group's readers cannot handle. Needs the right to
+        administer."""
         await self._admin.set_group(group, policy)
 
     async def dead_letters(self, group: str, event: EventId | None = None) -> list[DeadLetter]:
-        """Events that the group's readers could not handle, of topics that this client may subscribe to, the oldest
-        first; or only the letter of one event."""
+        """List the events that the group's readers could not handle, of topics that this client may subscribe to, the
+        oldest first; or only the letter of one event."""
         return await self._dead_letters.list(group, event)
 
     async def replay_dead(self, group: str, letters: Iterable[DeadLetter]) -> None:
@@ -543,20 +552,21 @@ class Client:
         await self._dead_letters.replay(group, letters, lambda _: None)
 
     async def drop_dead(self, group: str, letters: Iterable[DeadLetter]) -> None:
-        """These letters are done with."""
+        """Drop these letters: they are settled."""
         await self._dead_letters.drop(group, (each.id for each in letters))
 
     async def explain(self, topic: str, origin: str = "") -> list[Recipient]:
-        """Who would get an event of this topic published at ``origin`` (here), over which path, and why; and, with
-        ``serves``, who answers requests to it."""
+        """Say who would get an event of this topic published at ``origin`` (by default here), over which path, and why;
+        and, with ``serves``, who answers requests to it."""
         return await self._admin.explain(parse_topic(topic), origin)
 
     async def trace(self, event: EventId) -> EventWay:
-        """The way of one event: when it came to each node, and to whom it was handed, as far as nodes remember."""
+        """The way of one event: when it came to each node, and who got it, as far as nodes remember."""
         return await way_of(self._nodes, event)
 
     async def keys(self, key: str = "") -> list[KeyInfo]:
-        """The API keys of the mesh as the node knows them, or the one of that id. Needs the right to administer."""
+        """List the API keys of the mesh as the node knows them, or only the one with this id. Needs the right to
+        administer."""
         return await self._admin.keys(key)
 
     async def create_key(
@@ -572,8 +582,8 @@ class Client:
     ) -> NewKey:
         """Make an API key of the mesh; all nodes know it within seconds. ``expires_s`` is Unix time.
 
-        The key is made here, and the node gets a hash of it. Needs the right to administer, and the rights that the new
-        key gets.
+        The key is made here, and the node gets only a hash of it. Needs the right to administer, and every right that
+        the new key gets.
         """
         from weft.security import SALT_BYTES, SECRET_BYTES, KeyRequest, new_key, quota_of
 
@@ -588,7 +598,7 @@ class Client:
         return await self._admin.revoke_key(key)
 
     async def leave(self) -> str:
-        """Have the node leave the mesh and stop, as SIGTERM does; its id. Needs the right to administer.
+        """Make the node leave the mesh and stop, as SIGTERM does; return its id. Needs the right to administer.
 
         The client has to be connected to that node only.
         """
@@ -597,7 +607,7 @@ class Client:
     # --- life ------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Drain: report what was handled, wait for receipts, then let go."""
+        """Drain: report what was handled, wait for receipts, then close."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -627,14 +637,14 @@ def _chosen(found: Sequence[StreamPositions], only_history: bool) -> list[Stream
 
 
 def _offset_in(found: StreamPositions, where: str | int) -> int:
-    if where == "earliest":  # of a copy that begins in the middle, the node fetches the past
+    if where == "earliest":  # if a copy begins in the middle, the node fetches its past
         return found.first_offset if found.late_us is None else 0
     return found.latest_offset if where == "latest" else int(where)
 
 
 def _offset_at(found: StreamPositions, since_us: int) -> int:
     if found.late_us is not None and since_us < found.late_us:
-        return 0  # only other nodes know where that is: rather too much than too little
+        return 0  # only other nodes know where that is: better too much than too little
     return found.latest_offset if found.timestamp_offset is None else found.timestamp_offset
 
 

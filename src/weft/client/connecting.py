@@ -1,4 +1,4 @@
-"""``weft.connect``: where the nodes are, as whom to connect, and the client when it is awaited."""
+"""``weft.connect``: finds out where the nodes are and as whom to connect, and makes the client when it is awaited."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from weft.model.batch_header import PRODUCER_BYTES
 
 
 class Connecting:
-    """What ``connect`` returns: await it for a client, or enter it for one that is closed at the end."""
+    """What ``connect`` returns: await it for a client, or use ``async with`` for one that is closed at the end."""
 
     def __init__(self, nodes: Callable[[], Nodes], partitions: int) -> None:
         self._nodes = nodes
@@ -73,11 +73,11 @@ def connect(
 ) -> Connecting:
     """Connect to a mesh by one or more of its nodes, ``host:port``. Await what is returned, or enter it.
 
-    Without nodes, a context says where and as whom, as for the ``weft`` command: the one that is named, or the current
-    one, which ``weft up`` has made. What is given beside it counts more.
+    Without nodes, a context says where and as whom to connect, as for the ``weft`` command: the named one, or the
+    current one, which ``weft up`` has made. Other arguments override it.
 
-    ``partitions`` spreads the events of each topic by key. ``learns=False`` keeps to these nodes: others that they tell
-    of are not tried. ``chance`` is for tests that want their retries repeatable.
+    ``partitions`` spreads the events of each topic by key. ``learns=False`` uses only these nodes, and not the others
+    that they mention. ``chance`` is for tests that want repeatable retries.
     """
     if nodes is None or context is not None:
         found = chosen_context(context, os.environ)

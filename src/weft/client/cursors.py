@@ -1,7 +1,7 @@
 """How far a subscription has come in each stream. Pure.
 
-Two positions per stream and epoch: ``next`` is after what was delivered to us (what comes before it is a repetition),
-``handled`` is after what the application is done with, which is what a group remembers.
+Each stream and epoch has two positions: ``next`` is behind what was delivered to us (anything before it is a
+repetition), and ``handled`` is behind what the application has finished, which is what a group remembers.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ class Cursors:
         self._next: dict[Place, int] = {}
         self._handled: dict[Place, int] = {}
         self._reported: dict[Place, int] = {}
-        self._parting: dict[Place, int] = {}  # handled in streams that we lost and have not yet let go of
+        self._parting: dict[Place, int] = {}  # handled positions in streams that we lost and have not released yet
         self._assigned: set[Place] | None = None
 
     # --- deliveries ------------------------------------------------------------------------------------------------
 
     def begin(self, positions: Iterable[Position]) -> None:
-        """Where the node says that streams begin; what is known already is not moved."""
+        """Take where the node says that streams begin. Positions that are known already do not move."""
         for position in positions:
             self._next.setdefault((position.stream, position.epoch), position.offset)
 
     def take(self, stream: Stream, epoch: Epoch, first_offset: int, end_offset: int) -> int | None:
-        """The first offset of a delivery that is new, or None if nothing is; all up to its end counts as delivered."""
+        """The first new offset of a delivery, or None if nothing in it is new. Everything up to its end counts as
+        delivered."""
         place = stream, epoch
         if not self.holds(place):
             self._adopt(place, first_offset)
@@ -42,7 +43,7 @@ class Cursors:
         return first
 
     def resume_at(self) -> list[Position]:
-        """Where a subscription goes on after what was delivered."""
+        """Where a subscription goes on, behind what was delivered."""
         return [Position(stream, epoch, offset) for (stream, epoch), offset in self._next.items()]
 
     # --- groups ----------------------------------------------------------------------------------------------------
@@ -51,10 +52,10 @@ class Cursors:
         return self._assigned is None or place in self._assigned
 
     def assign(self, positions: Iterable[Position]) -> set[Place]:
-        """Take over an assignment; what was lost with it is returned.
+        """Take over an assignment; return the streams that were lost with it.
 
-        A stream that we had all along goes on where we are: the group's position may lag behind that. A stream that is
-        new begins where the node says, for others may have had it meanwhile.
+        A stream that we had all along goes on where we are, because the group's position may be behind that. A new
+        stream begins where the node says, because others may have had it meanwhile.
         """
         offsets = {(position.stream, position.epoch): position.offset for position in positions}
         before = self._assigned or set()
@@ -72,33 +73,32 @@ class Cursors:
         return lost
 
     def _adopt(self, place: Place, offset: int) -> None:
-        """Deliveries follow assignments in order, so a stream that is not in ours and comes after it is ours as well.
-
-        Nodes leave out of an assignment where the place to begin is still being looked for.
+        """Deliveries follow assignments in order, so a stream that our assignment does not name and that comes
+        after it is ours, too: nodes leave a stream out while its beginning is still being searched for.
         """
         assert self._assigned is not None, "without a group everything is held"
         self._assigned.add(place)
         self._next[place] = self._handled[place] = max(offset, self._parting.pop(place, 0))
 
     def handled(self, position: Position) -> None:
-        """Everything before this position is done with; of no effect in a stream that somebody else has by now."""
+        """Everything before this position is handled. If somebody else has the stream by now, this does nothing."""
         place = position.stream, position.epoch
         known = self._parting if place in self._parting else self._handled
         if place in known or self._assigned is None:
             known[place] = max(known.get(place, 0), position.offset)
 
     def unreported(self) -> list[Position]:
-        """What has been handled since the last report; it counts as reported from now on."""
+        """What has been handled since the last report. From now on it counts as reported."""
         news = {place: offset for place, offset in self._handled.items() if self._reported.get(place) != offset}
         self._reported.update(news)
         return [Position(stream, epoch, offset) for (stream, epoch), offset in news.items()]
 
     def let_go(self) -> list[Position]:
-        """The last word on streams that were lost: somebody else has them after it."""
+        """The last report on streams that were lost, before somebody else gets them."""
         parting = [Position(stream, epoch, offset) for (stream, epoch), offset in self._parting.items()]
         self._parting.clear()
         return parting
 
     def forget_reports(self) -> None:
-        """The reports may not have arrived: all are due again."""
+        """The reports may not have arrived: everything is due again."""
         self._reported.clear()

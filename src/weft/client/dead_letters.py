@@ -35,7 +35,8 @@ class DeadLetters:
         return sorted(found, key=lambda each: (each.died_us, each.id))
 
     async def replay(self, group: str, letters: Iterable[DeadLetter], told: Callable[[DeadLetter], None]) -> None:
-        """Each is published before it is dropped: whoever stops in between has it twice rather than not at all."""
+        """Each letter is published before it is dropped: if this is interrupted in between, the event is there twice
+        rather than not at all."""
         for letter in letters:
             if letter.is_lost:
                 raise UsageError("nothing is left of this event to send again", event=str(letter.id))

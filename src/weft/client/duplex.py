@@ -18,12 +18,12 @@ from weft.wire.rpc import RpcError
 Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
 
-Opening: TypeAlias = Callable[[str, str], Awaitable[ClientCall]]  # of an address and a method
+Opening: TypeAlias = Callable[[str, str], Awaitable[ClientCall]]  # from an address and a method
 
 
 class Duplex(Generic[Q, R]):
-    """A call, opened by ``begin``, which asks ``opening`` for it. Whatever goes wrong with it is raised as a WeftError
-    that names the node."""
+    """A call, opened by ``begin``, which asks ``opening`` for it. All its failures are raised as a WeftError that names
+    the node."""
 
     def __init__(self, nodes: Nodes, address: str, method: str, reply_type: type[R], opening: Opening) -> None:
         self.address: Final = address
@@ -32,10 +32,10 @@ class Duplex(Generic[Q, R]):
         self._reply_type = reply_type
         self._opening = opening
         self._call: ClientCall | None = None
-        self._take: Callable[[bytes], None] | None = None  # whom messages are handed to as they come
-        self._unread: deque[bytes] = deque()  # that came while they were held up
+        self._take: Callable[[bytes], None] | None = None  # gets the messages as they come
+        self._unread: deque[bytes] = deque()  # messages that came while they were held up
         self._is_held = False
-        self._failure: Exception | None = None  # of who takes
+        self._failure: Exception | None = None  # raised by ``_take``
 
     async def begin(self, first: Q, following: Iterable[Q] = ()) -> R:
         """Send the first message with those that belong to it, and wait for a reply, for as long as a node may take."""
@@ -59,12 +59,12 @@ class Duplex(Generic[Q, R]):
         return self._call
 
     async def write(self, message: Q) -> None:
-        """It leaves at once: somebody may be waiting for the answer. Done when there is room for more."""
+        """Write at once, because somebody may be waiting for the answer. Returns when there is room for more."""
         self.write_now(message)
         await self.wait_for_room()
 
     def write_now(self, message: Q) -> None:
-        """The same without waiting. If the call is over, nothing happens: who reads hears of it."""
+        """Write without waiting. If the call is over, nothing happens: the reader gets the error."""
         self.call.write_now(message.SerializeToString())
 
     async def wait_for_room(self) -> None:
@@ -74,7 +74,7 @@ class Duplex(Generic[Q, R]):
             raise error_of_call(error, node=self.address) from None
 
     async def read(self) -> R | None:
-        """The next message, or None if the node has ended the stream in order."""
+        """The next message, or None if the node has ended the stream properly."""
         try:
             data = await self.call.read()
         except RpcError as error:
@@ -82,7 +82,7 @@ class Duplex(Generic[Q, R]):
         return None if data is None else self.parsed_untrusted(data)
 
     async def deliver_to(self, take: Callable[[R], None]) -> None:
-        """Hand over every message as it comes, until the stream ends. What ``take`` raises ends it, too."""
+        """Hand over every message as it comes, until the stream ends. An error raised by ``take`` ends it, too."""
         await self.deliver_bytes_to(lambda data: take(self.parsed_untrusted(data)))
 
     def parsed_untrusted(self, data: bytes) -> R:
@@ -90,7 +90,7 @@ class Duplex(Generic[Q, R]):
         return parsed_untrusted(self._reply_type, data, self.address)
 
     async def deliver_bytes_to(self, take: Callable[[bytes], None]) -> None:
-        """The same with messages as they came."""
+        """Do the same with messages as bytes."""
         self._take = take
         self.call.deliver_to(self._take_untrusted)
         try:
@@ -104,7 +104,7 @@ class Duplex(Generic[Q, R]):
             raise self._failure
 
     def hold(self) -> None:
-        """Hand over no more for now; the node sends no more than its window."""
+        """Hand over no more for now; the node then sends no more than its window."""
         self._is_held = True
         self.call.hold()
 
@@ -116,7 +116,7 @@ class Duplex(Generic[Q, R]):
             self.call.release()
 
     def _hand_over_rest(self) -> None:
-        """It has ended: no more comes than waits here."""
+        """The stream has ended: nothing more comes than what waits here."""
         while self._unread:
             self.go_on()
 

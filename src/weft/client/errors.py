@@ -1,4 +1,5 @@
-"""What can go wrong for a client, by what the caller can do about it. A node's refusals carry its facts unchanged."""
+"""What can go wrong for a client, sorted by what the caller can do about it. A node's refusals carry its facts
+unchanged."""
 
 from __future__ import annotations
 
@@ -22,11 +23,12 @@ R = TypeVar("R", bound=Message)
 
 
 class Backpressure(UsageError):
-    """Too much is published and not yet acknowledged. Wait (``publish`` does, ``wait_for_room`` too) and try again."""
+    """Too much is published and not yet acknowledged. Wait and try again; ``publish`` and ``wait_for_room`` wait by
+    themselves."""
 
     def __init__(self, what: str, *, need: int, **facts: object) -> None:
         super().__init__(what, need=need, **facts)
-        self.need = need  # bytes that were to be added
+        self.need = need  # the bytes that were to be added
 
 
 class Closed(UsageError):
@@ -34,7 +36,7 @@ class Closed(UsageError):
 
 
 class BadRequest(UsageError):
-    """The node did not take the call as it is; trying again does not help."""
+    """The node refused the call as it is; trying again does not help."""
 
 
 class NotAllowed(UsageError):
@@ -42,7 +44,7 @@ class NotAllowed(UsageError):
 
 
 class Unauthenticated(UsageError):
-    """The node does not know who is calling: no token, or not one that it knows."""
+    """The node does not know who is calling: there is no token, or one that it does not know."""
 
 
 class TooLarge(UsageError):
@@ -50,7 +52,7 @@ class TooLarge(UsageError):
 
 
 class PositionExpired(UsageError):
-    """Retention has passed this position; the facts say what is there."""
+    """Retention has passed this position; the facts say what is left."""
 
 
 class PositionUnknown(UsageError):
@@ -58,21 +60,22 @@ class PositionUnknown(UsageError):
 
 
 class OutOfSequence(UsageError):
-    """The producer's later batch was there first: two clients with one producer id, or a client from a copied disk."""
+    """A later batch of this producer came first: two clients have one producer id, or a client runs from a copied
+    disk."""
 
 
 class SequenceReused(UsageError):
-    """The node has other events under this producer's sequence: two clients with one producer id, or a number that was
-    used twice. These events are not in the log; the fact ``kept_at`` says where the others are."""
+    """The node has other events under this producer's sequence: two clients have one producer id, or one used a number
+    twice. These events are not in the log; the fact ``kept_at`` says where the others are."""
 
 
 class RevisionConflict(UsageError):
-    """The key is at another revision than the caller thinks, which the fact ``revision`` names. Nothing was written."""
+    """The key is at another revision than the caller expects; the fact ``revision`` names it. Nothing was written."""
 
 
 class NotOwner(UsageError):
-    """One node owns the bucket, which the fact ``owner`` names, and takes all writes; or none does, and then no node
-    can promise a revision."""
+    """Only the node in the fact ``owner`` takes writes to this bucket. Or the bucket has no owner, and then no node can
+    promise a revision."""
 
 
 class CopiesMissing(WeftError):
@@ -84,19 +87,19 @@ class DiskFull(StorageError):
 
 
 class LogCorrupt(StorageError):
-    """The node's log is damaged there; the facts say which offsets."""
+    """The node's log is damaged at this place; the facts say which offsets."""
 
 
 class Busy(PeerError):
-    """The node has too much to do."""
+    """The node is overloaded."""
 
 
 class NodeShuttingDown(PeerError):
-    """The node is about to end."""
+    """The node is shutting down."""
 
 
 class BadNode(PeerError):
-    """The node said something that no correct node says."""
+    """The node sent something that no correct node sends."""
 
 
 class Unavailable(PeerError):
@@ -104,13 +107,13 @@ class Unavailable(PeerError):
 
 
 class HistoryAway(PeerError):
-    """The node cannot read its archive table just now, and what was asked for is only there."""
+    """The node cannot read its archive table at the moment, and only that has what was asked for."""
 
 
 class PublishInDoubt(PeerError):
     """The events were sent and no receipt came: they may be in the log or not.
 
-    They are not sent to another node, for then they might be there twice.
+    They are not sent to another node, because then they might be there twice.
     """
 
 
@@ -119,15 +122,15 @@ class NoReply(PeerError):
 
 
 class NoServer(PeerError):
-    """Nobody serves the topic that was asked on, as far as the node knows: told at once, and nobody was asked."""
+    """Nobody serves this topic, as far as the node knows. This is raised at once, and nobody was asked."""
 
 
 class ServerLost(PeerError):
-    """Whoever was asked, or the way there, was lost with the request in hand: it may have been handled, or not."""
+    """The server, or the way to it, was lost while it had the request: it may have handled it or not."""
 
 
 class RequestFailed(PeerError):
-    """Whoever was asked could not do it, and says why."""
+    """The server could not do it, and says why."""
 
 
 CLASSES: Final[dict[int, type[WeftError]]] = {
@@ -164,7 +167,7 @@ STATUS_CLASSES: Final[dict[StatusCode, type[WeftError]]] = {
     StatusCode.RESOURCE_EXHAUSTED: TooLarge,  # gRPC's own answer to a frame over its limit
 }
 
-# Worth another try, here or elsewhere. Everything else is raised to the caller.
+# Worth another try, here or elsewhere. Any other error is raised to the caller.
 RETRYABLE: Final = (Unavailable, Busy, NodeShuttingDown, DiskFull, HistoryAway)
 
 
@@ -173,7 +176,7 @@ def is_retryable(error: BaseException) -> bool:
 
 
 def error_of(error: Error, **where: object) -> WeftError:
-    """A node's refusal as an exception; what it says is bounded, and an unknown code is a bad request."""
+    """Turn a node's refusal into an exception. Its text is bounded, and an unknown code becomes a bad request."""
     facts: dict[str, object] = {
         str(name)[:64]: str(error.facts[name])[:FACT_CHARS_MAX] for name in sorted(error.facts)[:FACTS_MAX]
     }
@@ -182,9 +185,9 @@ def error_of(error: Error, **where: object) -> WeftError:
 
 
 def error_of_call(failure: RpcError, **where: object) -> WeftError:
-    """The end of a call as an exception: what the node says of it, or else what gRPC says.
+    """Turn the end of a call into an exception, from what the node says about it or else from what gRPC says.
 
-    What is then not plainly the caller's mistake means: try another node.
+    Unless it is clearly the caller's mistake, it means: try another node.
     """
     for name, value in failure.metadata:
         if name == ERROR_METADATA and isinstance(value, bytes) and len(value) <= ERROR_BYTES_MAX:

@@ -1,5 +1,5 @@
 """What a member of a group says about events that cannot be handled: how often and when they come again, and where they
-end. Nodes keep it, once per group; here it is only checked and sent."""
+end. Nodes keep this, once per group; here it is only checked and sent."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from weft.wire.mesh import mesh_pb2 as pb
 
 Retry = Literal["in_order", "set_aside"]
 RETRIES: Final = ("in_order", "set_aside")
-WINDOW: Final = 1000  # events in hand by default: those around a deadly one come again, one by one
-WINDOW_MAX: Final = 4096  # as nodes have it
-RETRY_S_MAX: Final = 7 * 86_400.0  # as nodes have it
-REASON_CHARS_MAX: Final = 500  # as nodes have it
+WINDOW: Final = 1000  # events in hand by default; when one kills its reader, all of them come again one by one
+WINDOW_MAX: Final = 4096  # the same bound as in nodes
+RETRY_S_MAX: Final = 7 * 86_400.0  # the same bound as in nodes
+REASON_CHARS_MAX: Final = 500  # the same bound as in nodes
 MAX_DELIVERIES: Final = 5
 RETRY_S: Final = (1.0, 60.0)
 
 
 class Failing(NamedTuple):
-    """``policy`` None: whatever the group has."""
+    """``policy`` None: the group keeps the one it has."""
 
     window: int
     policy: pb.GroupPolicy | None
@@ -33,7 +33,7 @@ def parse_failing(
     retry: Retry | None,
     dead_letter: str | None,
 ) -> Failing:
-    """Raise UsageError for what makes no sense."""
+    """Check the arguments; raise UsageError if they make no sense."""
     if not 1 <= window <= WINDOW_MAX:
         raise UsageError("window is out of range", value=window, least=1, most=WINDOW_MAX)
     if max_deliveries is None and retry_s is None and retry is None and dead_letter is None:
@@ -44,7 +44,7 @@ def parse_failing(
 def policy_of(
     max_deliveries: int | None, retry_s: tuple[float, float] | None, retry: Retry | None, dead_letter: str | None
 ) -> pb.GroupPolicy:
-    """What is not given is as it is by default."""
+    """Make a policy; what is not given has its default."""
     if retry is not None and retry not in RETRIES:
         raise UsageError(f"no such way to retry {retry!r}", known=", ".join(RETRIES))
     shortest, longest = RETRY_S if retry_s is None else retry_s

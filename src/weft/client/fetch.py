@@ -1,4 +1,4 @@
-"""Ranges of streams, as they are stored, from whichever node has them."""
+"""Reading ranges of streams as they are stored, from any node that has them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FETCH: Final = "/weft.mesh.v1.Mesh/Fetch"
-FETCH_TRIES_MAX: Final = 10  # without any progress: five seconds or so, then the caller decides
+FETCH_TRIES_MAX: Final = 10  # without any progress: about five seconds, then the caller decides
 
 
 class FetchRange(NamedTuple):
-    """Offsets of one stream; ``end_offset`` is not among them. None: as far as it goes now."""
+    """Offsets of one stream, up to but not including ``end_offset``. None: up to its current end."""
 
     stream: Stream
     epoch: int
@@ -34,7 +34,7 @@ class FetchRange(NamedTuple):
 
 
 class Fetch:
-    """Reads one range after the other, and on where it was when a node is lost."""
+    """Reads one range after the other. When a node is lost, it goes on at another one."""
 
     def __init__(self, nodes: Nodes, ranges: Sequence[FetchRange], columns: Sequence[str]) -> None:
         for wanted in ranges:
@@ -46,7 +46,7 @@ class Fetch:
         self._nodes = nodes
         self._ranges = ranges
         self._columns = list(columns)
-        self._at = -1  # which of them it reads
+        self._at = -1  # the range that it reads
         self._go_to(0)
 
     async def batches(self) -> AsyncIterator[ReceivedBatch]:
@@ -55,8 +55,8 @@ class Fetch:
                 yield batch
 
     async def replies(self) -> AsyncIterator[list[ReceivedBatch]]:
-        """The same, as many batches at a time as came in one message. An error that a node has told of one of several
-        ranges has its number as the fact ``range``: those before it have come to their end."""
+        """Do the same, with all batches of a message at a time. If a node reports an error in one of several ranges,
+        the error has the range's number as the fact ``range``; all ranges before it are complete."""
         backoff = self._nodes.backoff()
         attempts = self._nodes.attempts("fetch", backoff, self._nodes.last_good)
         reason: WeftError | None = None
@@ -79,8 +79,7 @@ class Fetch:
         return self._at >= len(self._ranges)
 
     def _go_to(self, number: int) -> None:
-        """This range is read next, from its beginning, unless it is the one that is read already. None of those that
-        have nothing in them."""
+        """Go to the beginning of this range, unless it is being read already, and skip empty ranges."""
         while number > self._at:
             self._at = number
             if self._is_over:
@@ -91,7 +90,8 @@ class Fetch:
                 number += 1
 
     async def from_node(self, address: str) -> AsyncIterator[list[ReceivedBatch]]:
-        """What a node has of the ranges that are left, as many as it takes at once. At least one is done with then."""
+        """Read from one node the ranges that are left, as many as it accepts at once. At least one of them is finished
+        then."""
         begun = self._at
         call = await self._nodes.open(address, FETCH)
         try:
@@ -103,8 +103,8 @@ class Fetch:
                     yield found
                 self._go_to(begun + fetched.ranges_done)
                 if self._is_over:
-                    return  # how the node ends its stream is not waited for
-            self._go_to(begun + 1)  # a node that knows nothing of several ranges has served the first
+                    return  # it does not wait for the node to end its stream
+            self._go_to(begun + 1)  # a node that does not know several ranges has served the first one
         except RpcError as error:
             raise error_of_call(error, node=address) from None
         finally:
@@ -129,14 +129,14 @@ class Fetch:
         )
 
     def _parsed_untrusted(self, data: bytes, begun: int, address: str) -> pb.FetchedBatches:
-        """A reply by protobuf; raise what the node refuses with, and BadNode."""
+        """Parse a reply. Raise the node's refusal, or BadNode."""
         reply = parsed_untrusted(pb.FetchReply, data, address)
         if reply.WhichOneof("msg") == "error":
             raise self._refused(reply, begun, address)
         return reply.fetched
 
     def _refused(self, reply: pb.FetchReply, begun: int, address: str) -> WeftError:
-        """The error, and where it says to be."""
+        """The error, with the range that it is about."""
         number = begun + reply.range
         if not self._at <= number < len(self._ranges):
             return BadNode("the node told of a range that it was not asked for", node=address, range=reply.range)
@@ -145,7 +145,7 @@ class Fetch:
         return error_of(reply.error, **where, **({"range": number} if len(self._ranges) > 1 else {}))
 
     def _read_untrusted(self, fetched: pb.FetchedBatches | Fetched, begun: int, address: str) -> list[ReceivedBatch]:
-        """What is new and wanted of a reply; raise only BadNode."""
+        """Take what is new and wanted out of a reply; raise only BadNode."""
         numbers = fetched.ranges or [0] * len(fetched.batches)
         if self._columns and len(fetched.first_offsets) != len(fetched.batches):
             raise BadNode("the node sent columns without their offsets", node=address, stream=self._stream)
@@ -158,7 +158,7 @@ class Fetch:
             if begun + number >= len(self._ranges):
                 raise BadNode("the node sent a range that nobody asked for", node=address, range=number)
             if begun + number < self._at:
-                continue  # there is all of that already
+                continue  # all of that has come already
             self._go_to(begun + number)
             try:
                 if self._columns:
@@ -184,7 +184,8 @@ class Fetch:
 
 
 def _read_columns_untrusted(data: bytes, columns: Sequence[str]) -> pa.RecordBatch:
-    """An Arrow IPC stream of one batch with these columns, their types as in a batch; raise ArrowException, OSError."""
+    """Read an Arrow IPC stream of one batch with these columns, with the types that they have in a batch. Raise
+    ArrowException or OSError."""
     import pyarrow as pa
 
     from weft.model.batch_schema import SCHEMA

@@ -1,8 +1,9 @@
-"""A function that is called with every event: ``client.run``.
+"""Calling a function with every event: ``client.run``.
 
-Events with the same key of one stream are handled one after the other, in their order; others run beside each other, up
-to ``concurrency`` at once. What returns is acknowledged, what raises is refused. After a refusal, events with that key
-wait for the node's answer: in order, those that were not begun are given back and come again behind the refused one.
+Events of one stream with the same key are handled one after the other, in order; others run at the same time, up to
+``concurrency`` at once. If the function returns, the event is acknowledged; if it raises, the event is refused. After a
+refusal, events with that key wait for the node's answer. If the group wants order, those not begun are given back, and
+come again behind the refused one.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from weft.client.subscription import Subscription
 from weft.errors import UsageError
 
 Handler = Callable[[Received], Awaitable[None] | None]
-Key = tuple[Place, bytes | int]  # events without a key are each their own: by offset
+Key = tuple[Place, bytes | int]  # an event without a key is alone: its offset stands for the key
 NOTHING: Final = nullcontext()
-CONCURRENCY_MAX: Final = 4096  # as many as can be in hand
+CONCURRENCY_MAX: Final = 4096  # at most a window can be in hand
 
 
 class Lane:
@@ -53,7 +54,7 @@ class Handling:
         subscription.watch(self._given_back, self._answered)
 
     async def run(self) -> None:
-        """Until the subscription ends."""
+        """Handle events until the subscription ends."""
         async with self._subscription:
             try:
                 async for event in self._subscription:
@@ -76,7 +77,7 @@ class Handling:
             while lane.events:
                 async with self._room:
                     if not lane.events:
-                        return  # given back meanwhile
+                        return  # it was given back meanwhile
                     event = lane.events.popleft()
                     refused = await self._handle(event)
                 if refused:
@@ -87,7 +88,7 @@ class Handling:
                 self._lanes.pop(key, None)
 
     async def _handle(self, event: Received) -> bool:
-        """Whether it failed."""
+        """Handle one event; return whether it failed."""
         try:
             with NOTHING if self._tracing is None else self._tracing.handling(event):
                 result = self._handler(event)
@@ -109,7 +110,7 @@ class Handling:
     # --- what the subscription tells -------------------------------------------------------------------------------
 
     def _given_back(self, place: Place, after: int) -> None:
-        """Of this stream, nothing behind this offset is begun any more: it comes again, here or elsewhere."""
+        """Begin nothing more of this stream behind this offset: it comes again, here or elsewhere."""
         for (lane_place, _), lane in list(self._lanes.items()):
             if lane_place == place:
                 given_back = [event for event in lane.events if event.offset > after]
@@ -122,7 +123,7 @@ class Handling:
                 waiter.set_result(None)
 
     async def _stop(self) -> None:
-        """What has begun is not finished: it is the group's again."""
+        """Stop: what has begun and is not finished goes back to the group."""
         tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
         for task in tasks:
             task.cancel()

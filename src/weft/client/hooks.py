@@ -13,20 +13,20 @@ P = ParamSpec("P")
 class Hooks:
     """Called on the client's event loop, per connection or batch, never per event. Be quick; exceptions are logged.
 
-    Inherit and override what is wanted: the methods of this class do nothing.
+    Inherit and override the methods that you need: those of this class do nothing.
     """
 
     def on_connected(self, address: str, node: str, purpose: str) -> None:
         """A stream is open, for the purpose ``publish`` or ``subscribe``."""
 
     def on_disconnected(self, address: str, node: str, purpose: str, reason: str) -> None:
-        """A stream has ended otherwise than by us."""
+        """A stream has ended, and we did not end it."""
 
     def on_retry(self, purpose: str, delay_s: float, reason: str) -> None:
         """Something failed and is tried again after the delay."""
 
     def on_published(self, topic: str, events: int, size_bytes: int, latency_s: float) -> None:
-        """A batch was acknowledged, so long after it was first sent."""
+        """A batch was acknowledged, ``latency_s`` after it was first sent."""
 
     def on_publish_failed(self, topic: str, events: int, reason: str) -> None:
         """A batch was given up."""
@@ -36,7 +36,7 @@ class Hooks:
 
 
 def notify(hook: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-    """Call a hook. The application's mistake in it must not end the client's work."""
+    """Call a hook. An error in the application's hook must not stop the client."""
     try:
         hook(*args, **kwargs)
     except Exception:

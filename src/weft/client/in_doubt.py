@@ -1,7 +1,8 @@
-"""Batches that were sent to a node which then was gone before it acknowledged them. Pure.
+"""Batches that were sent to a node that was lost before it acknowledged them. Pure.
 
-They may be in that node's log. Only that node can tell, by producer and sequence, so they wait for it, in order, and go
-nowhere else: anywhere else they could be there twice (SDK-01). Who waits too long is given up and told so.
+They may be in that node's log. Only that node can tell, by producer and sequence, so they wait for it, in order, and
+are sent to no other node: there they could be a second copy (SDK-01). Batches that wait too long are given up, and
+their publishers get an error.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from weft.client.chunk import Chunk
 
 
 class InDoubt:
-    """Per node id, what it may have, in the order it was sent, and until when it is waited for."""
+    """For each node id: what the node may have, in the order in which it was sent, and until when it is waited for."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._chunks: dict[str, dict[Chunk, float]] = {}  # to the time it is given up
-        self._addresses: dict[str, str] = {}  # where the node was reached
+        self._chunks: dict[str, dict[Chunk, float]] = {}  # with the time at which each is given up
+        self._addresses: dict[str, str] = {}  # the address at which the node was last reached
 
     def add(self, node: str, address: str, chunks: Iterable[Chunk], now_s: float) -> None:
         """The link to this node broke with these chunks under way."""
@@ -30,12 +31,12 @@ class InDoubt:
         self._addresses[node] = address
 
     def take(self, node: str) -> list[Chunk]:
-        """Everything for this node, in order: it is there again, and whoever takes this sends it."""
+        """The node is back: take everything that waits for it, in order, to send it."""
         self._addresses.pop(node, None)
         return list(self._chunks.pop(node, {}))
 
     def expire(self, now_s: float) -> list[tuple[str, Chunk]]:
-        """What has waited too long, with the node it waited for; it is not kept any more."""
+        """Remove what has waited too long, and return it with its node."""
         given_up = [
             (node, chunk)
             for node, chunks in self._chunks.items()

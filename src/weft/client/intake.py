@@ -1,7 +1,8 @@
-"""Between the node and the application: what was delivered, what is in hand, what is to be reported. Pure.
+"""Between the node and the application: what was delivered, what the application has in hand, and what is to be
+reported. Pure.
 
 The application takes one batch at a time, and one event at a time out of that. What it has taken is **in hand** until
-it asks for the next. Then, unless it says itself what it has handled, it counts as handled.
+it asks for the next. After that it counts as handled, unless the application itself says what it has handled.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Queued(NamedTuple):
-    """A delivery that waits for the application, and the credit it took."""
+    """A delivery that waits for the application, and the credit that it used."""
 
     batch: ReceivedBatch
     credit_bytes: int
 
 
 class Report(NamedTuple):
-    """What to tell the node. Without a generation there is nothing to say about positions."""
+    """What to tell the node. Without a generation, it says nothing about positions."""
 
     credit_bytes: int
     positions: list[Position]
@@ -35,7 +36,7 @@ class Report(NamedTuple):
 
 
 class EventIntake:
-    """The state of a subscription. ``events`` and ``index`` are open to whoever hands out events, for speed."""
+    """The state of a subscription. For speed, ``events`` and ``index`` are open to the code that hands out events."""
 
     def __init__(self, *, in_group: bool, is_auto: bool) -> None:
         self._in_group = in_group
@@ -45,8 +46,8 @@ class EventIntake:
         self.queued_bytes = 0
         self.credit_due_bytes = 0
         self.in_hand = False
-        self.events: list[Received] = []  # of the batch in hand, if it is handed out by events
-        self.index = 0  # of the event after the one in hand
+        self.events: list[Received] = []  # events of the batch in hand, if it is handed out event by event
+        self.index = 0  # the index of the event behind the one in hand
         self._taken: Queued | None = None
         self._generation: int | None = None
         self._answered: int | None = None  # the generation that was last reported
@@ -55,7 +56,7 @@ class EventIntake:
     # --- from the node ---------------------------------------------------------------------------------------------
 
     def delivered(self, stream: Stream, epoch: Epoch, batch: Batch, first_offset: int, tries: int = 0) -> bool:
-        """Queue what is new and wanted of a batch; whether there was any. The rest costs no credit."""
+        """Queue what is new and wanted of a batch; return whether there was any. The rest costs no credit."""
         size = len(batch.data)
         first = self.cursors.take(stream, epoch, max(first_offset, batch.base_offset), batch.end_offset)
         if first is None:
@@ -66,7 +67,7 @@ class EventIntake:
         return True
 
     def assigned(self, generation: int, positions: Iterable[Position], answer_by_s: float) -> None:
-        """Take over an assignment: events of streams that were lost are not handed out any more."""
+        """Take over an assignment: events of streams that were lost are no longer handed out."""
         self._note_handled()
         lost = self.cursors.assign(positions)
         kept = [queued for queued in self.queue if _place(queued) not in lost]
@@ -79,14 +80,15 @@ class EventIntake:
         self._generation, self._answered, self._answer_by_s = generation, None, answer_by_s
 
     def disconnected(self) -> None:
-        """Reports may not have arrived, credit begins anew, and only the next assignment says what is ours."""
+        """Reports may not have arrived, credit starts again, and only the next assignment says which streams are
+        ours."""
         self.cursors.forget_reports()
         self._generation = None
         self.credit_due_bytes = 0
 
     @property
     def held_bytes(self) -> int:
-        """What has used up credit and has not given it back."""
+        """How much has used credit and not given it back."""
         return self.queued_bytes + self.taken_bytes
 
     @property
@@ -100,7 +102,7 @@ class EventIntake:
         return bool(self.queue)
 
     def take(self) -> ReceivedBatch | None:
-        """The next batch, or None while there is none. Whatever was in hand is done with."""
+        """The next batch, or None while there is none. The application has finished what it had in hand."""
         self.put_down()
         if not self.queue:
             return None
@@ -110,7 +112,7 @@ class EventIntake:
         return self._taken.batch
 
     def put_down(self) -> None:
-        """The application asks for the next: it is done with what it has."""
+        """The application asks for the next item, so it has finished the last one."""
         self.in_hand = False
         self._note_handled()
         if self._taken is not None and self.index >= len(self.events):
@@ -124,7 +126,7 @@ class EventIntake:
         return self._generation is not None and self._answered != self._generation
 
     def report(self, now_s: float) -> Report:
-        """What the node is to know by now; it counts as told."""
+        """What the node should know by now. From now on it counts as told."""
         self._note_handled()
         credit, self.credit_due_bytes = self.credit_due_bytes, 0
         if not self._in_group or self._generation is None:
@@ -143,7 +145,7 @@ class EventIntake:
         return self.in_hand and self._taken is not None and not self.cursors.holds(_place(self._taken))
 
     def _note_handled(self) -> None:
-        """Work out what is handled from what was handed out, instead of noting it for every event."""
+        """Work out what was handled from what was handed out, instead of noting it for every event."""
         if not (self._in_group and self._is_auto and self._taken):
             return
         batch = self._taken.batch

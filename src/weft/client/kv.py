@@ -1,8 +1,8 @@
 """Buckets of keys and values: ``client.kv("settings")``.
 
-Every node holds every bucket, so any node answers. What was written through a node is seen by whoever reads there from
-then on; other nodes have it a moment later, and ``get(key, at_least=revision)`` waits for it. Of two writings of one
-key the later revision counts, everywhere (docs/kv.md).
+Every node holds every bucket, so any node answers. A value written through a node can be read there at once; other
+nodes have it a moment later, and ``get(key, at_least=revision)`` waits for it. Of two writes of one key, the later
+revision counts, everywhere (docs/kv.md).
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from weft.wire.rpc import RpcError
 
 R = TypeVar("R", bound=Message)
 MESH: Final = "/weft.mesh.v1.Mesh/"
-WATCH_TRIES_MAX: Final = 10  # without any progress; then whoever watches decides
+WATCH_TRIES_MAX: Final = 10  # without any progress; then the watcher decides
 
 
 class Absent(Enum):
-    """In the place of a revision: only if the key has no value."""
+    """Used instead of a revision: only if the key has no value."""
 
     ABSENT = "absent"
 
@@ -63,7 +63,7 @@ State = Literal["put", "deleted", "expired"]
 
 @dataclass(frozen=True, slots=True)
 class KvEntry:
-    """One writing of a key. ``state`` says what it means now; only with ``put`` there is a value."""
+    """One write of a key. ``state`` says what it means now; only a ``put`` has a value."""
 
     bucket: str
     key: str
@@ -75,7 +75,7 @@ class KvEntry:
 
     @property
     def written(self) -> datetime:
-        """By the hybrid logical clock of the node that wrote it."""
+        """When it was written, by the hybrid logical clock of its node."""
         return datetime.fromtimestamp(self.revision.time_ms / 1000, UTC)
 
 
@@ -83,7 +83,7 @@ class KvEntry:
 class BucketInfo:
     bucket: str
     keys: int
-    owner: str  # the one node that takes writes; empty: all do
+    owner: str  # the only node that takes writes; empty: all nodes do
     history: int
 
 
@@ -97,18 +97,19 @@ class Bucket:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     async def get(self, key: str, *, at_least: Revision | str | None = None) -> KvEntry | None:
-        """What a key has; None if it has no value. ``at_least``: wait until the node has this revision of it."""
+        """Get the value of a key; None if it has none. ``at_least``: wait until the node has this revision of the
+        key."""
         wanted = "" if at_least is None else str(_revision(at_least))
         request = pb.KvGetRequest(bucket=self.name, key=parse_key(key), at_least=wanted)
         reply = await self._nodes.call(f"{MESH}KvGet", request, pb.KvGetReply)
         return _entry_untrusted(self.name, reply.item) if reply.HasField("item") else None
 
     async def keys(self, pattern: str = ">") -> list[str]:
-        """The keys that have a value, in order."""
+        """List the keys that have a value, in order."""
         return [item.key for item in await self._items(pattern, without_values=True)]
 
     async def entries(self, pattern: str = ">") -> list[KvEntry]:
-        """The same with what they have."""
+        """List these keys with their values."""
         return [_entry_untrusted(self.name, item) for item in await self._items(pattern, without_values=False)]
 
     async def _items(self, pattern: str, *, without_values: bool) -> list[pb.KvItem]:
@@ -117,7 +118,7 @@ class Bucket:
         node = ""
         while True:
             reply = await self._nodes.call(f"{MESH}KvList", request, pb.KvListReply)
-            if found and reply.node_id != node:  # another node: what it has fits nothing that came before
+            if found and reply.node_id != node:  # another node: what it has does not fit what came before
                 found.clear()
                 request.token, node = b"", ""
                 continue
@@ -130,13 +131,13 @@ class Bucket:
             request.token = reply.next_page
 
     async def history(self, key: str) -> list[KvEntry]:
-        """The last writings of a key, the latest first, deletions included."""
+        """List the last writes of a key, the latest first, including deletions."""
         request = pb.KvHistoryRequest(bucket=self.name, key=parse_key(key))
         reply = await self._nodes.call(f"{MESH}KvHistory", request, pb.KvHistoryReply)
         return [_entry_untrusted(self.name, item) for item in reply.items]
 
     def watch(self, pattern: str = ">", *, snapshot: bool = True) -> KvWatch:
-        """Changes as they come, to iterate over; first, every key there is."""
+        """Iterate over changes as they come, and first over all existing keys."""
         return KvWatch(self._nodes, self.name, parse_pattern(pattern), snapshot)
 
     # --- writing ---------------------------------------------------------------------------------------------------
@@ -150,9 +151,10 @@ class Bucket:
         if_revision: Expected | None = None,
         copies: int = 0,
     ) -> Revision:
-        """Write a value; durable when this returns. ``ttl``: seconds until it is gone.
+        """Write a value; durable when this returns. ``ttl``: seconds until it expires.
 
-        ``if_revision``: only if the key is at this revision, or ABSENT; of a bucket that one node owns, at that node.
+        ``if_revision``: write only if the key is at this revision, or ABSENT. This works for buckets with an owner, at
+        that node.
         """
         data = value.encode() if isinstance(value, str) else bytes(value)
         check_value(key, data)
@@ -162,14 +164,14 @@ class Bucket:
         return await self._write(request, if_revision)
 
     async def delete(self, key: str, *, if_revision: Expected | None = None, copies: int = 0) -> Revision:
-        """The key has no value any more. Durable when this returns."""
+        """Delete the value of a key. Durable when this returns."""
         request = pb.KvWriteRequest(bucket=self.name, key=parse_key(key), deletes=True, copies=copies)
         return await self._write(request, if_revision)
 
     async def configure(self, *, owner: str = "", history: int = HISTORY, force: bool = False) -> None:
-        """Give the bucket an owner, or none, and say how many revisions it keeps. Needs the right to administer.
+        """Set or remove the bucket's owner, and say how many revisions it keeps. Needs the right to administer.
 
-        A bucket that has an owner is changed there; ``force`` is for an owner that is lost.
+        A bucket with an owner is configured at that node; ``force`` is for an owner that is lost.
         """
         if not 1 <= history <= HISTORY_MAX:
             raise UsageError("a history has at least one revision", history=history, limit=HISTORY_MAX)
@@ -184,7 +186,7 @@ class Bucket:
         return _revision_untrusted(reply.time, reply.node)
 
     async def _once(self, method: str, request: Message, reply_type: type[R]) -> R:
-        """A node that refuses, or cannot be reached, has done nothing: then the next one is asked. One that was asked
+        """A node that refuses, or cannot be reached, has done nothing, so the next one is asked. A node that was asked
         and did not answer may have done it."""
         attempts = self._nodes.attempts(method.lower(), self._nodes.backoff(), self._nodes.last_good)
         last: WeftError | None = None
@@ -211,8 +213,8 @@ class Bucket:
 
 
 class KvWatch:
-    """Changes of a bucket. Of a key that changes faster than they are read, the last one counts. When a node is lost,
-    another one is asked; what was seen is not told again."""
+    """Changes of a bucket. If a key changes faster than its changes are read, only the last one is seen. When a node is
+    lost, another one is asked; changes that were seen do not come again."""
 
     def __init__(self, nodes: Nodes, bucket: str, pattern: Pattern, snapshot: bool) -> None:
         self._nodes = nodes
@@ -232,7 +234,7 @@ class KvWatch:
         return change
 
     async def opened(self) -> None:
-        """Wait until a node tells of changes: what is written from then on is seen."""
+        """Wait until a node reports changes: from then on, every write is seen."""
         if not self._is_opened:
             assert await anext(self._changes) is None, "that comes first"
             self._is_opened = True
@@ -250,12 +252,12 @@ class KvWatch:
         await self.close()
 
     async def _all(self) -> AsyncGenerator[KvEntry | None, None]:
-        """None whenever a node has taken the watch."""
+        """Yield changes, and None whenever a node has accepted the watch."""
         backoff = self._nodes.backoff()
         attempts = self._nodes.attempts("watch", backoff, self._nodes.last_good)
         reason: WeftError | None = None
         tries = 0
-        is_again = False  # then what was missed is asked for, whatever the caller wanted to begin with
+        is_again = False  # then what was missed is asked for, whatever the caller first wanted
         while True:
             address = await attempts.next(reason)
             try:
@@ -274,7 +276,7 @@ class KvWatch:
                 raise reason
 
     def _is_new(self, entry: KvEntry) -> bool:
-        """Later than what was told of the key; or the same, which has expired since."""
+        """Whether it is later than what was reported of the key, or is the same and has expired since."""
         seen = self._seen.get(entry.key)
         now = (entry.revision, entry.state)
         if seen is not None and (entry.revision < seen[0] or now == seen):
@@ -283,7 +285,7 @@ class KvWatch:
         return True
 
     async def _from_node(self, address: str, *, snapshot: bool, gone: bool) -> AsyncIterator[KvEntry | None]:
-        """None first: the node tells of changes from here on."""
+        """Yield None first: from here on, the node reports changes."""
         request = pb.KvWatchRequest(bucket=self._bucket, pattern=self._pattern, snapshot=snapshot, gone=gone)
         call = await self._nodes.open(address, f"{MESH}KvWatch")
         try:

@@ -1,4 +1,4 @@
-"""Events that wait for a later time: listed and cancelled, at whichever node they wait."""
+"""Events that wait for a later time: they are listed and cancelled at the node where they wait."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from weft.model.later import AHEAD_S_MAX, Waiting
 from weft.wire.mesh import mesh_pb2 as pb
 
 NODES_ASKED_MAX: Final = 64
-PAGES_MAX: Final = 100_000  # of one node: a node that gives more does not come to an end
+PAGES_MAX: Final = 100_000  # of one node; one with more would never come to an end
 
 
 def due_at_us(deliver_at: datetime) -> int:
-    """Raise UsageError for a time without a zone: nobody knows which one was meant."""
+    """Check a time; raise UsageError if it has no time zone, because it could mean many times."""
     if deliver_at.tzinfo is None:
         raise UsageError("deliver_at needs a time zone", have=deliver_at.isoformat())
     return timestamp_us_of(deliver_at)
@@ -28,7 +28,7 @@ def due_at_us(deliver_at: datetime) -> int:
 
 def due_after_us(delay: float | timedelta) -> int:
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    if not 0 <= seconds <= AHEAD_S_MAX:  # written so that NaN fails too
+    if not 0 <= seconds <= AHEAD_S_MAX:  # written so that NaN is refused, too
         raise UsageError("a delay is from 0 s to 366 days", delay_s=seconds)
     return round(seconds * 1e6)
 
@@ -38,8 +38,8 @@ class LaterEvents:
         self._nodes = nodes
 
     async def list(self) -> tuple[list[Waiting], dict[str, str]]:
-        """What waits at all nodes that can be reached, in the order in which it is due; and those that cannot, with
-        why."""
+        """The events that wait at all nodes that can be reached, in the order of their times; and the nodes that
+        cannot, with the reasons."""
         found: dict[EventId, Waiting] = {}
         unreached: dict[str, str] = {}
         asked: set[str] = set()  # node ids
@@ -53,7 +53,7 @@ class LaterEvents:
         return sorted(found.values(), key=lambda each: (each.due_us, each.id)), unreached
 
     async def _addresses(self) -> AsyncIterator[str]:
-        """All that are known, and those that are learned meanwhile."""
+        """Yield all known addresses, and those that are learned meanwhile."""
         seen: set[str] = set()
         while len(seen) < NODES_ASKED_MAX:
             more = [each for each in self._nodes.book.round(self._nodes.last_good) if each not in seen]
@@ -71,7 +71,7 @@ class LaterEvents:
             )
             self._nodes.book.learn_untrusted(reply.addresses)
             if not token and reply.node_id in asked:
-                return  # it has several addresses
+                return  # the node has several addresses
             asked.add(reply.node_id)
             found.update((each.id, each) for each in _read_all_untrusted(reply.events))
             if not reply.next_page:
@@ -82,7 +82,8 @@ class LaterEvents:
         raise BadNode("the node gives the same page again", node=address)
 
     async def cancel(self, event: EventId) -> Waiting:
-        """At the node where it waits. Raise UsageError if it does not, Unavailable if that node cannot be asked."""
+        """Cancel it at the node where it waits. Raise UsageError if it does not wait there, Unavailable if that node
+        cannot be asked."""
         last: WeftError | None = None
         async for address in self._addresses():
             request = pb.CancelLaterRequest(event=str(event))

@@ -21,25 +21,26 @@ PUBLISH: Final = "/weft.mesh.v1.Mesh/Publish"
 
 
 class PublishLink:
-    """A node that takes batches. ``unacknowledged`` is what it was sent and has not answered, in order."""
+    """A node that accepts batches. ``unacknowledged`` has the chunks that it was sent and has not answered, in
+    order."""
 
     def __init__(self, call: Duplex[pb.PublishRequest, pb.PublishReply], node: NodeId, clock_us: int | None) -> None:
-        """``clock_us``: what the node's clock is ahead of the loop's, at most; None: the node does not say."""
+        """``clock_us``: how far the node's clock is ahead of the loop's, at most; None: the node does not say."""
         self.address: Final = call.address
         self.node: Final = node
         self.clock_us: Final = clock_us
         self.unacknowledged: dict[int, Chunk] = {}
-        self.in_flight: dict[Lane, int] = {}  # of unacknowledged, by lane
+        self.in_flight: dict[Lane, int] = {}  # how many of ``unacknowledged`` each lane has
         self.has_acknowledged = False
-        self.leaving: WeftError | None = None  # why the node wants no more: nothing new is sent to it
+        self.leaving: WeftError | None = None  # why the node wants no more; then nothing new is sent to it
         self._call = call
         self._requests = count(1)
 
     @classmethod
     async def open(cls, nodes: Nodes, address: str, producer: bytes) -> PublishLink:
-        """Open a stream to the node there; raise Unavailable and what the node refuses with."""
+        """Open a stream to the node at this address; raise Unavailable, or the node's refusal."""
         call: Duplex[pb.PublishRequest, pb.PublishReply] = Duplex(nodes, address, PUBLISH, pb.PublishReply, nodes.open)
-        asked_us = int(asyncio.get_running_loop().time() * 1e6)  # before the node reads its clock: never too early
+        asked_us = int(asyncio.get_running_loop().time() * 1e6)  # before the node reads its clock
         try:
             reply = await call.begin(pb.PublishRequest(open=pb.PublishOpen(producer_id=producer)))
             node = _read_opened_untrusted(reply, address)
@@ -52,7 +53,7 @@ class PublishLink:
         return cls(call, node, now_us - asked_us if now_us else None)
 
     def put(self, chunk: Chunk, message: PublishMessage) -> None:
-        """Put a sealed chunk into a message to this node; from here on it counts as one that it may have."""
+        """Put a sealed chunk into a message to this node. From now on, the node may have it."""
         request, lane = next(self._requests), chunk.lane
         self.unacknowledged[request] = chunk
         self.in_flight[lane] = self.in_flight.get(lane, 0) + 1
@@ -65,8 +66,9 @@ class PublishLink:
         await self.wait_for_room()
 
     def send_now(self, message: PublishMessage) -> None:
-        """Whether there is room or not: see ``is_full``, and ``wait_for_room`` before the next one. It leaves at once:
-        somebody may be waiting for the answer. If the stream is over, nothing happens: who reads hears of it."""
+        """Send at once, because somebody may be waiting for the answer, whether there is room or not: see ``is_full``,
+        and call ``wait_for_room`` before the next message. If the stream is over, nothing happens: the reader gets the
+        error."""
         self._call.call.write_now(message.to_bytes())
 
     @property
@@ -77,7 +79,7 @@ class PublishLink:
         await self._call.wait_for_room()
 
     async def read(self, answered: Callable[[Chunk, Receipt | WeftError], None]) -> None:
-        """Tell the outcome of each chunk until the stream ends, which is always an error."""
+        """Report the outcome of each chunk until the stream ends, which is always an error."""
 
         def take(reply: pb.PublishReply) -> None:
             for chunk, outcome in self._outcomes_untrusted(reply):
@@ -90,7 +92,7 @@ class PublishLink:
         self._call.cancel()
 
     def _outcomes_untrusted(self, reply: pb.PublishReply) -> Iterable[tuple[Chunk, Receipt | WeftError]]:
-        """What a reply says of which chunk; raise only BadNode."""
+        """Read what a reply says about which chunk; raise only BadNode."""
         match reply.WhichOneof("msg"):
             case "receipts":
                 self.has_acknowledged = True
@@ -106,7 +108,7 @@ class PublishLink:
                 self._take(request, chunk.lane)
                 yield chunk, error
             case _:
-                pass  # a later version's
+                pass  # from a later version
 
     def _of(self, request: int) -> Chunk:
         """The chunk that an answer is about. It stays in doubt until the answer has been read."""
@@ -134,11 +136,11 @@ def _read_opened_untrusted(reply: pb.PublishReply, address: str) -> NodeId:
 
 
 def _read_receipt_untrusted(receipt: pb.Receipt, chunk: Chunk, node: NodeId) -> Receipt:
-    """The receipt of a chunk that this node was sent; raise only BadNode."""
+    """Read the receipt of a chunk that this node was sent; raise only BadNode."""
     lane, stream, epoch = chunk.lane, receipt.stream, receipt.stream.epoch
     place = (stream.topic, stream.origin, stream.partition)
     if lane.timing is not Timing.NOW and owner_of_waiting(stream.topic) is not None:
-        expected = (stream.topic, node, stream.partition)  # where it waits is the node's business
+        expected = (stream.topic, node, stream.partition)  # where the event waits is up to the node
     else:
         expected = (lane.topic, node, lane.partition)
     if place != expected or receipt.count != chunk.events:

@@ -17,10 +17,10 @@ STOP_TIMEOUT_S: Final = 5.0
 
 
 class LoopThread:
-    """Runs coroutines for any number of threads. ``on_exit`` is run at the end of the interpreter, if not before.
+    """Runs coroutines for any number of threads. ``on_exit`` runs at the end of the interpreter at the latest.
 
-    The thread is a daemon, so that a program that forgot to close its client can end; ``atexit`` then closes it while
-    threads can still run.
+    The thread is a daemon, so that a program that forgot to close its client can end; ``atexit`` closes the client
+    while threads can still run.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class LoopThread:
         return self._loop.is_closed()
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """The result of a coroutine; TimeoutError after that time, and then it is cancelled."""
+        """Run a coroutine and return its result. After ``timeout_s``, cancel it and raise TimeoutError."""
         future = self.submit(work)
         try:
             return future.result(timeout_s)
@@ -48,7 +48,7 @@ class LoopThread:
             raise
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The result of a plain function that wants a running loop."""
+        """Call a plain function that needs a running loop, and return its result."""
 
         async def called() -> T:
             return function(*args, **kwargs)
@@ -71,7 +71,7 @@ class LoopThread:
             self._thread.join(STOP_TIMEOUT_S)
 
     def _run(self) -> None:
-        """Until it is stopped. Whatever still runs then is cancelled, and connections have a turn to close."""
+        """Run until it is stopped. Then cancel everything that still runs, and let connections close."""
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             loop = runner.get_loop()
             asyncio.set_event_loop(loop)

@@ -28,12 +28,12 @@ from weft.transport.http2.tls import for_http2
 from weft.wire.http2 import CLIENT_SETTINGS
 from weft.wire.rpc import Metadata, RpcError
 
-CLIENT_FRAME_BYTES_MAX: Final = 2 * BATCH_BYTES_MAX  # a delivery gathers batches, and the last may be of any size
+CLIENT_FRAME_BYTES_MAX: Final = 2 * BATCH_BYTES_MAX  # a delivery gathers batches, and the last one may have any size
 R = TypeVar("R", bound=Message)
 
 
 class Nodes:
-    """Where to go. Who lost a node asks ``attempts`` for the next one to try."""
+    """Which nodes to use. After losing a node, ask ``attempts`` for the next one to try."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Nodes:
         self.hooks: Final = hooks
         self.tracing: Final = Tracing.if_configured()
         self.metadata: Final[Metadata] = (("authorization", f"Bearer {token}"),) if token else ()
-        self.last_good: str | None = None  # the node that served something last is the first to be asked again
+        self.last_good: str | None = None  # the node that last served something is asked first again
         self._tls = tls
         self._chance = chance
         self._channels: dict[str, Channel] = {}
@@ -67,7 +67,8 @@ class Nodes:
         )
 
     def channel(self, address: str) -> Channel:
-        """Its connection is made when it is first used, with the certificates of then, and again after it was lost."""
+        """Return the channel to a node. It connects when it is first used, and again after a loss, with the
+        certificates of that time."""
         channel = self._channels.get(address)
         if channel is None:
             host, port = parse_address(address)
@@ -81,14 +82,15 @@ class Nodes:
         return ChannelTls(client_context(tls), host)
 
     async def open(self, address: str, method: str) -> ClientCall:
-        """A call to this node; raise what is wrong with it."""
+        """Begin a call to this node; raise what is wrong with the node."""
         try:
             return await self.channel(address).call(method, self.metadata)
         except RpcError as error:
             raise error_of_call(error, node=address) from None
 
     async def open_standing(self, address: str, method: str) -> ClientCall:
-        """The same for one that stays open, as subscriptions do: UsageError if the connection has too many of them."""
+        """Do the same for a call that stays open, as subscriptions do. UsageError if the connection has too many of
+        them."""
         try:
             return await self.channel(address).stream(method, self.metadata)
         except RpcError as error:
@@ -103,7 +105,7 @@ class Nodes:
         return Attempts(self, purpose, backoff, preferred, avoided)
 
     async def connect(self) -> str:
-        """The first node that answers; Unavailable if none does in time, or none ever will."""
+        """Return the first node that answers. Unavailable if none answers in time, or none ever will."""
         troubles: dict[str, str] = {}
         waits = {asyncio.create_task(self._ready(address, troubles)) for address in self.book.all()}
         try:
@@ -126,7 +128,8 @@ class Nodes:
         )
 
     async def _ready(self, address: str, troubles: dict[str, str]) -> str | None:
-        """Its address once it answers; None if its certificate is not good, which waiting does not change."""
+        """Return the address once the node answers; None if its certificate is not valid, which waiting does not
+        change."""
         backoff = self.backoff()
         while True:
             try:
@@ -140,7 +143,7 @@ class Nodes:
             await asyncio.sleep(backoff.delay_s())
 
     async def call(self, method: str, request: Any, reply_type: Any, check: Callable[[Any], None] | None = None) -> Any:
-        """One answer to one request, from whichever node gives it; ``check`` raises what a reply refuses."""
+        """Ask for one answer to one request, from any node; ``check`` raises the refusal in a reply."""
         backoff = self.backoff()
         attempts = self.attempts(method.rpartition("/")[2].lower(), backoff, self.last_good)
         last: WeftError | None = None
@@ -175,7 +178,7 @@ class Nodes:
     async def call_one(
         self, address: str, method: str, request: Message, reply_type: type[R], timeout_s: float | None = None
     ) -> R:
-        """The answer of this node, or what is wrong with it. ``timeout_s``: None: as long as for opening a stream."""
+        """Ask this node, and raise what is wrong with it. ``timeout_s`` None: as long as opening a stream may take."""
         try:
             data = await self.channel(address).unary(
                 method,
@@ -189,7 +192,7 @@ class Nodes:
 
 
 def user_agent(name: str) -> str:
-    """What nodes are told of a client; a name that HTTP cannot carry is spelt with question marks."""
+    """What nodes see as the client's name. Characters that HTTP cannot carry become question marks."""
     return f"weft {name}".strip().encode("ascii", "replace").decode()[:256]
 
 
@@ -206,7 +209,8 @@ def client_context(tls: ClientTls) -> ssl.SSLContext:
 
 
 def _load_identity(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Python's ssl takes them from a file only: one in memory where there are such, or one that is gone at once."""
+    """Python's ssl loads certificates from files only, so this uses a file in memory, or one that is deleted at
+    once."""
     with ExitStack() as opened:
         if hasattr(os, "memfd_create"):
             file: IO[bytes] = opened.enter_context(os.fdopen(os.memfd_create("weft"), "wb"))
@@ -223,7 +227,7 @@ def _load_identity(context: ssl.SSLContext, certificate: bytes, key: bytes) -> N
 
 
 class Attempts:
-    """Addresses to try, one after the other: every known one at once, then again after a wait, without end."""
+    """Addresses to try, one after the other: all known ones at once, then again after a wait, without end."""
 
     def __init__(
         self, nodes: Nodes, purpose: str, backoff: Backoff, preferred: str | None, avoided: str | None
@@ -237,7 +241,7 @@ class Attempts:
         self._begun = False
 
     async def next(self, reason: object) -> str:
-        """The next address; ``reason`` is why there is a next one, for logs and hooks."""
+        """The next address. ``reason``, for logs and hooks, says why it is needed."""
         if not self._round:
             if self._begun:
                 self._backoff.failed()

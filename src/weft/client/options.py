@@ -25,7 +25,8 @@ class ClientTls:
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """The same in files, which are read anew for every connection: certificates last a day, clients run for longer."""
+    """The same in files. They are read again for every connection: certificates last a day, and clients run for
+    longer."""
 
     root: Path
     certificate: Path | None = None
@@ -51,18 +52,18 @@ class Options:
     """Bounds and times of a client, in bytes and seconds."""
 
     connect_timeout_s: float = 10.0  # until one of the nodes answers
-    open_timeout_s: float = 5.0  # for one node to take a call, before the next is tried
-    call_timeout_s: float = 30.0  # positions, topics and the like, retries included
+    open_timeout_s: float = 5.0  # for one node to accept a call, before the next node is tried
+    call_timeout_s: float = 30.0  # of positions, topics and similar calls, including retries
     close_timeout_s: float = 10.0  # to drain when closing
     backoff_s_min: float = 0.05
     backoff_s_max: float = 5.0
-    keepalive_s: float = 20.0  # a host that vanished is noticed after this and half of it
-    in_doubt_timeout_s: float = 60.0  # a node that was killed is back by then, or somebody has been called
-    batch_bytes: int = MIB  # events are gathered up to this while earlier ones are under way
-    unacknowledged_bytes_max: int = 64 * MIB  # published and without a receipt: half a second of the fastest
-    credit_bytes: int = 16 * MIB  # what a slow application holds in memory; at 1 GB/s a node is idle after 16 ms
+    keepalive_s: float = 20.0  # a host that vanished is noticed after 1.5 times this
+    in_doubt_timeout_s: float = 60.0  # a killed node is back by then, or somebody was called
+    batch_bytes: int = MIB  # events are gathered up to this size while earlier ones are under way
+    unacknowledged_bytes_max: int = 64 * MIB  # published and without a receipt: half a second at full speed
+    credit_bytes: int = 16 * MIB  # what a slow application holds in memory; at 1 GB/s a node pauses after 16 ms
     handled_interval_s: float = 0.1
-    release_timeout_s: float = 30.0  # for the application to finish an event of a stream that goes to another member
+    release_timeout_s: float = 30.0  # for the application to finish an event of a stream that another member gets
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -1,9 +1,9 @@
-"""Events on their way out, gathered into batches. Pure: the clock and the sending are somebody else's.
+"""Events on their way out, gathered into batches. Pure: other classes have the clock and do the sending.
 
-Events of one topic and partition wait in a **lane**, in **chunks**. A chunk takes events until it is sent or full, so
-while one is under way the next one grows, and a lone event leaves at once: no timer is involved. Each event's publisher
-holds a **ticket**, which is a chunk and an index; the one outcome of a chunk serves all of its tickets, so that an
-event costs no future and no callback of its own.
+Events of one topic and partition wait in a **lane**, in **chunks**. A chunk takes events until it is sent or full. So
+while one is under way the next one grows, and a single event leaves at once; there is no timer. Each event's publisher
+holds a **ticket**, which is a chunk and an index. The outcome of a chunk serves all its tickets, so that an event needs
+no future or callback of its own.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from weft.model import Receipt, parse_topic, partition_of
 from weft.model.later import SLOT_US
 
 CLIENT_BATCHES_IN_FLIGHT_MAX: Final = PRODUCER_RECEIPTS_MAX // 2  # per stream: a node recognises each that comes again
-CLIENT_LANES_KEPT_MAX: Final = 4096  # topics published to; those with nothing under way are forgotten, at no loss
-HEADER_BYTES: Final = 8  # of offsets that Arrow keeps for each
+CLIENT_LANES_KEPT_MAX: Final = 4096  # topics published to; those with nothing under way may be forgotten
+HEADER_BYTES: Final = 8  # of the offsets that Arrow keeps for each
 
 
 class PublishOutbox:
-    """All lanes, and the bound on what is unacknowledged."""
+    """All lanes, and the bound for unacknowledged events."""
 
     def __init__(
         self,
@@ -40,14 +40,14 @@ class PublishOutbox:
         self._batch_bytes = batch_bytes
         self._bytes_max: Final = bytes_max
         self._room_bytes = bytes_max
-        self._wake = wake  # something may be ready to be sent; raises if nothing ever will be
+        self._wake = wake  # called when something may be ready to send; raises if nothing ever will be
         self._read_clock = read_clock
-        self.now_us = 0  # the time, until whoever owns the clock takes it back; 0: ask
-        self._lanes: dict[str, Lane] = {}  # of partition 0, which is most often all there is
+        self.now_us = 0  # the time, until the owner of the clock resets it; 0: read it
+        self._lanes: dict[str, Lane] = {}  # of partition 0, which is often the only one
         self._others: dict[tuple[str, int, Timing, int], Lane] = {}
         self._purge_at = CLIENT_LANES_KEPT_MAX
         self._ready: deque[Lane] = deque()
-        self.unsettled: dict[Chunk, None] = {}  # all chunks without an outcome, in order of their beginning
+        self.unsettled: dict[Chunk, None] = {}  # all chunks without an outcome, in the order in which they were begun
 
     # --- in --------------------------------------------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ class PublishOutbox:
         copies: int,
         timing: Timing = Timing.NOW,
     ) -> Published:
-        """Take one event. A million a second come through here: nothing is done twice, little is called."""
+        """Take one event. A million a second come through here: nothing is done twice, and few functions are called."""
         size = len(payload) + CLIENT_EVENT_BYTES
         if key is not None or headers is not None:
             size += self._size_of(key, headers)
@@ -91,7 +91,7 @@ class PublishOutbox:
         return Published(chunk, len(payloads) - 1)
 
     def add_whole(self, topic: str, partition: int, whole: Whole, copies: int) -> Chunk:
-        """Take events that come together: they are a batch of their own."""
+        """Take events that come together: they become a batch of their own."""
         size = size_of(whole)
         if not self.fits(size):
             self._refuse(size)
@@ -106,19 +106,19 @@ class PublishOutbox:
     # --- out -------------------------------------------------------------------------------------------------------
 
     def next(self, in_flight: Mapping[Lane, int]) -> Chunk | None:
-        """The next chunk to be sent to a node that has so many of each lane already, lanes taking turns.
+        """The next chunk for a node that already has ``in_flight`` chunks of each lane; lanes take turns.
 
-        With something under way, only a full chunk follows it: a small one had better grow meanwhile.
+        While something of a lane is under way, only a full chunk follows: a small one should grow meanwhile.
         """
         while self._ready:
             lane = self._ready.popleft()
             lane.ready = False
             if not lane.waiting or lane.stalled:
-                continue  # it is listed again when the stall ends
+                continue  # the end of the stall lists it again
             chunk = lane.waiting[0]
             busy = in_flight.get(lane, 0)
             if busy and (chunk is lane.open or busy >= CLIENT_BATCHES_IN_FLIGHT_MAX):
-                continue  # it is listed again with the next receipt, or when its chunk is full
+                continue  # the next receipt, or a full chunk, lists it again
             lane.waiting.popleft()
             if chunk is lane.open:
                 lane.open = None
@@ -128,34 +128,34 @@ class PublishOutbox:
 
     @property
     def has_ready(self) -> bool:
-        """``next`` may find another one."""
+        """Whether ``next`` may find another chunk."""
         return bool(self._ready)
 
     def list_again(self, lane: Lane) -> None:
-        """Something has changed for this lane: look at it again."""
+        """Something has changed for this lane: list it again."""
         self._list(lane)
         if lane.ready:
             self._wake()
 
     def list_all(self) -> None:
-        """A new node: everything that waits may go there."""
+        """There is a new node: everything that waits may go there."""
         for lane in (*self._lanes.values(), *self._others.values()):
             self._list(lane)
 
     def refused(self, chunk: Chunk) -> None:
-        """A node does not want it now. It keeps its place: whatever waits in its lane waits on."""
+        """A node does not want this chunk now. It keeps its place, and everything behind it in its lane waits."""
         chunk.lane.refused.append(chunk)
         chunk.lane.stalled = True
 
     def resume(self, lane: Lane) -> None:
-        """What was refused is next again, in the order it was sent."""
+        """What was refused is next again, in its old order."""
         lane.waiting.extendleft(sorted(lane.refused, key=lambda chunk: -chunk.sequence))
         lane.refused.clear()
         lane.stalled = lane.waits_out = False
         self.list_again(lane)
 
     def resume_all(self) -> None:
-        """The node that refused is gone: there is nothing to wait out."""
+        """The node that refused is gone, so there is nothing to wait for."""
         for lane in (*self._lanes.values(), *self._others.values()):
             if lane.stalled:
                 self.resume(lane)
@@ -167,7 +167,7 @@ class PublishOutbox:
         chunk.settle(outcome)
 
     def take_all(self) -> list[Chunk]:
-        """Everything that is not under way, to be given up."""
+        """Take everything that is not under way, to give it up."""
         chunks: list[Chunk] = []
         for lane in (*self._lanes.values(), *self._others.values()):
             chunks += [*lane.refused, *lane.waiting]
@@ -183,11 +183,11 @@ class PublishOutbox:
 
     @property
     def has_plenty(self) -> bool:
-        """Whether at least half of the bound is free: who waited may go on for a while."""
+        """Whether at least half of the bound is free: then publishers that waited may go on for a while."""
         return self._room_bytes * 2 >= self._bytes_max
 
     def fits(self, size: int) -> bool:
-        """Whether so much may be added now. What is larger than the bound may when there is nothing else."""
+        """Whether so much may be added now. Something larger than the bound may be added when nothing else is there."""
         return size <= self._room_bytes or self._room_bytes == self._bytes_max
 
     # --- within ----------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class PublishOutbox:
         return lane
 
     def _purge(self) -> None:
-        """Forget lanes without events: who answers requests publishes to one topic after the other, for ever."""
+        """Forget lanes without events: a client that answers requests publishes to new topics for ever."""
         self._lanes = {topic: lane for topic, lane in self._lanes.items() if lane.unsettled}
         self._others = {place: lane for place, lane in self._others.items() if lane.unsettled}
         self._purge_at = CLIENT_LANES_KEPT_MAX + len(self._lanes) + len(self._others)

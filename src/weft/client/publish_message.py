@@ -1,7 +1,7 @@
-"""A PublishRequest with batches, as protobuf has it, put together piece by piece.
+"""Encoding a PublishRequest with batches for protobuf by hand, piece by piece.
 
-A lone event is a message of its own: to make one of protobuf's objects and have it written would take as long as to
-make the batch. Large batches are copied once.
+A single event is a message of its own: making a protobuf object and serialising it would take as long as making the
+batch. Large batches are copied once.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from weft.wire.mesh.fields import varint
 
 BATCHES_FIELD: Final = bytes([3 << 3 | 2])  # PublishRequest.batches
 BATCH_FIELD: Final = bytes([1 << 3 | 2])  # PublishBatches.batches
-REQUEST_FIELD: Final = bytes([1 << 3 | 0])  # of PublishBatch, as those that follow
+REQUEST_FIELD: Final = bytes([1 << 3 | 0])  # of PublishBatch, like those below
 DATA_FIELD: Final = bytes([4 << 3 | 2])
 COPIES_FIELD: Final = bytes([5 << 3 | 0])
 
 
 class PublishMessage:
-    """Falsy as long as there is nothing in it."""
+    """A message is false as long as it is empty."""
 
     __slots__ = ("_parts",)
 
@@ -30,7 +30,7 @@ class PublishMessage:
         return bool(self._parts)
 
     def add(self, request: int, place: bytes, data: bytes, copies: int) -> None:
-        """A batch. ``place``: see ``place_bytes``; the same for every batch that goes there."""
+        """Add a batch. ``place``: see ``place_bytes``; it is the same for every batch that goes there."""
         copied = COPIES_FIELD + varint(copies) if copies else b""
         head = b"".join((REQUEST_FIELD, varint(request), place, copied, DATA_FIELD, varint(len(data))))
         self._parts += (BATCH_FIELD, varint(len(head) + len(data)), head, data)
@@ -41,5 +41,5 @@ class PublishMessage:
 
 
 def place_bytes(topic: str, partition: int, later: bool) -> bytes:
-    """Where a batch goes, as its message says it."""
+    """Encode where a batch goes."""
     return bytes(pb.PublishBatch(topic=topic, partition=partition, later=later).SerializeToString())

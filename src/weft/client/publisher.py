@@ -1,9 +1,9 @@
-"""Publishing: takes events, keeps a link to some node, and sees to it that nothing is sent where it could be twice.
+"""Publishing: takes events, keeps a link to some node, and never sends an event where that could store it twice.
 
-New batches go to the node that is **home**. When its link breaks, what was not acknowledged is in doubt and waits for
-that node; a new home is found for all the rest. If that is another node, a **recovery** goes on looking for the old one
-until it is back or the time for that is over. Two links to one node at the same time would overtake each other, so
-there is one: home takes over from a recovery.
+New batches go to the node that is **home**. When its link breaks, batches that were not acknowledged are in doubt and
+wait for that node; all others get a new home. If that is another node, a **recovery** keeps looking for the old one
+until it is back or its time is over. Two links to one node could overtake each other, so there is only one: home takes
+over from a recovery.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from weft.limits import KIB
 from weft.model import Receipt
 from weft.schema.errors import SchemaBroken
 
-CLIENT_MESSAGE_BYTES: Final = 512 * KIB  # batches are put together up to this; with one of any size behind it, it fits
+CLIENT_MESSAGE_BYTES: Final = 512 * KIB  # of gathered batches; one of any size still fits behind
 
 
 class Publisher:
@@ -50,9 +50,9 @@ class Publisher:
         self._hooks: Hooks = nodes.hooks
         self._producer = producer
         self._wake = asyncio.Event()
-        self._resting: PublishLink | None = None  # it has sent all there was, and waits for ``_wake``
-        self._is_called = False  # ``_send_some`` is, for the end of this turn of the loop
-        self._mistake: Exception | None = None  # of ours, met there
+        self._resting: PublishLink | None = None  # it has sent everything, and waits for ``_wake``
+        self._is_called = False  # ``_send_some`` is scheduled for the end of this turn of the loop
+        self._mistake: Exception | None = None  # a bug of ours that came up there
         self.outbox: Final = PublishOutbox(
             partitions=partitions,
             batch_bytes=options.batch_bytes,
@@ -75,7 +75,7 @@ class Publisher:
     # --- for the client --------------------------------------------------------------------------------------------
 
     async def publish_whole(self, topic: str, partition: int, whole: Whole, copies: int) -> Receipt:
-        """Publish a batch and wait for its receipt, for room before that."""
+        """Publish a batch, once there is room for it, and wait for its receipt."""
         await self.wait_for_room(size_of(whole), plenty=False)
         chunk = self.outbox.add_whole(topic, partition, whole, copies)
         if self._nodes.tracing is not None:
@@ -87,14 +87,15 @@ class Publisher:
         raise chunk.outcome
 
     async def wait_for_room(self, size: int = 0, *, plenty: bool = True) -> None:
-        """Until so much may be added, and if there is to be plenty of room, half of the bound is free."""
+        """Wait until this much may be added; with ``plenty``, until half of the bound is free."""
         while not self.outbox.fits(size) or (plenty and not self.outbox.has_plenty):
             waiter = self._loop.create_future()
             self._room_waiters.append(waiter)
             await waiter
 
     async def flush(self) -> None:
-        """Until everything published so far has its outcome; raise the first failure that nobody has waited for."""
+        """Wait until everything published so far has its outcome; raise the first failure that nobody has waited
+        for."""
         for chunk in list(self.outbox.unsettled):
             if chunk.outcome is None:
                 await settled(chunk, watching=False)
@@ -103,7 +104,7 @@ class Publisher:
             raise failure
 
     async def close(self, timeout_s: float) -> None:
-        """Wait for receipts as long as that; then give up what has none."""
+        """Wait this long for receipts, then give up the batches that have none."""
         if self._closed:
             return
         self._closed = True
@@ -113,7 +114,7 @@ class Publisher:
         except TimeoutError:
             LOG.warning("closing with %d batches that have no receipt", len(self.outbox.unsettled))
         except WeftError:
-            pass  # logged when it happened, and there is nobody to tell
+            pass  # it was logged when it happened, and nobody waits for it
         finally:
             tasks = [task for task in (self._home, self._expiry, *self._recoveries.values()) if task is not None]
             for task in tasks:
@@ -142,13 +143,13 @@ class Publisher:
     async def _run(self) -> None:
         try:
             await self._run_home()
-        except Exception as error:  # a mistake of ours: nobody may wait for ever because of it
+        except Exception as error:  # a bug of ours: nobody may wait for ever because of it
             LOG.exception("publishing has failed")
             self._home = None
             failure = Unavailable(f"the client has failed: {error!r}")
             self._fail_waiting(failure)
             for chunk in [chunk for chunk in self.outbox.unsettled if not chunk.doubtful]:
-                self._settle(chunk, failure)  # the one that it failed on
+                self._settle(chunk, failure)  # the chunk that it failed on
 
     async def _run_home(self) -> None:
         backoff = self._nodes.backoff()
@@ -178,7 +179,8 @@ class Publisher:
             reason = link.leaving or "connection lost"
 
     async def _open_home(self, attempts: Attempts, reason: object) -> PublishLink | None:
-        """A link to the first node that takes it; None if one refused for good, which all that waits is told."""
+        """Open a link to the first node that accepts one. None if a node refused for good; everything that waits gets
+        that error."""
         while True:
             address = await attempts.next(reason)
             try:
@@ -190,7 +192,7 @@ class Publisher:
                     return None
 
     async def _send_new(self, link: PublishLink) -> None:
-        """Send what there is and what comes, until the node wants no more and has answered all."""
+        """Send what is there and what comes, until the node wants no more and has answered everything."""
         while True:
             message = PublishMessage()
             if not link.leaving and self._fill(message, link):
@@ -201,7 +203,7 @@ class Publisher:
                 await self._rest(link)
 
     async def _rest(self, link: PublishLink) -> None:
-        """Until there is more to do than ``_send_some`` does, which sends what comes one by one."""
+        """Sleep until there is more to do than ``_send_some`` does, which sends single events as they come."""
         self._wake.clear()
         self._resting = link
         try:
@@ -214,7 +216,8 @@ class Publisher:
         await link.wait_for_room()
 
     def _send_some(self) -> None:
-        """All that was published in this turn of the loop, up to a message: without waking a task for it."""
+        """Send everything that was published in this turn of the loop, up to one message, without waking a task for
+        it."""
         self._is_called = False
         self.outbox.now_us = 0
         link = self._resting
@@ -231,10 +234,8 @@ class Publisher:
             self._wake.set()
 
     def _fill(self, message: PublishMessage, link: PublishLink) -> bool:
-        """Put chunks into a message as long as it is small: each message has a price of its own. Whether there is one.
-
-        The last one may be as large as a batch can be; what came before it leaves room for that.
-        """
+        """Put chunks into a message while it is small, because each message costs something. Return whether there is
+        one. The last chunk may be as large as a batch can be; those before it leave room for that."""
         size = 0
         while size < CLIENT_MESSAGE_BYTES and (chunk := self.outbox.next(link.in_flight)) is not None:
             if self._seal(chunk, link):
@@ -243,7 +244,7 @@ class Publisher:
         return size > 0
 
     def _seal(self, chunk: Chunk, link: PublishLink) -> bool:
-        """Make the batch of a chunk. One that none of its events can be in is settled by that."""
+        """Make the batch of a chunk. A chunk none of whose events fits into a batch is settled by that."""
         if chunk.lane.timing is not Timing.NOW and link.clock_us is None:
             self._settle(chunk, UsageError("this node is older than events for a later time", node=link.node))
             return False
@@ -265,13 +266,13 @@ class Publisher:
     # --- links -----------------------------------------------------------------------------------------------------
 
     async def _run_link(self, link: PublishLink, then: Callable[[PublishLink], Awaitable[None]] | None) -> None:
-        """Serve a link until it breaks: first what is in doubt there, in order, then what ``then`` sends."""
+        """Serve a link until it breaks: first resolve what is in doubt there, in order, then send what ``then`` has."""
         LOG.info("publishing to %s at %s", link.node, link.address)
         notify(self._hooks.on_connected, link.address, link.node, "publish")
         doubts = self._in_doubt.take(link.node)
         reader = self._loop.create_task(link.read(lambda chunk, outcome: self._answered(link, chunk, outcome)))
         writer = self._loop.create_task(self._write(link, doubts, then))
-        reason: WeftError | None = None  # none: we ended it
+        reason: WeftError | None = None  # None: we ended it
         try:
             done, _ = await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -290,9 +291,9 @@ class Publisher:
     async def _write(
         self, link: PublishLink, doubts: list[Chunk], then: Callable[[PublishLink], Awaitable[None]] | None
     ) -> None:
-        """One chunk of each lane at a time while they are in doubt.
+        """While chunks are in doubt, write one of each lane at a time.
 
-        If one is refused, those behind it must not be taken: it could not follow them any more.
+        If one is refused, the node must not accept those behind it, because the refused one could not follow them.
         """
         while doubts:
             firsts: dict[Lane, Chunk] = {}
@@ -317,7 +318,8 @@ class Publisher:
             self._settle(chunk, outcome)
         elif is_retryable(outcome):
             if chunk.doubtful:
-                # Refused without a look into the log, where it may be from before: it stays in doubt, the link ends.
+                # Refused without a look into the log, which may have it from before: it stays in doubt, and the link
+                # ends.
                 self._in_doubt.add(link.node, link.address, [chunk], self._loop.time())
                 raise outcome
             self.outbox.refused(chunk)
@@ -341,11 +343,11 @@ class Publisher:
             self._wake.set()
 
     def _is_sent_again(self, chunk: Chunk, broken: SchemaBroken) -> bool:
-        """Of a batch that was gathered here only the events at fault are given up, and their publishers told."""
+        """Of a batch that was gathered here, give up only the events at fault, and tell their publishers."""
         return chunk.take_out_broken(broken) and bool(chunk.data)
 
     def _resume_later(self, lane: Lane, reason: object) -> None:
-        """Nothing of a lane is under way any more, and something was refused: it goes again, after a while."""
+        """Everything of a lane is answered, and something was refused: send it again after a while."""
         self._refusals.failed()
         delay_s = self._refusals.delay_s()
         level = logging.WARNING if self._refusals.failures == 1 else logging.INFO  # once, not for every try
@@ -360,13 +362,13 @@ class Publisher:
         self._timers.add(timer)
 
     def _lost(self, link: PublishLink, unsent: list[Chunk], reason: WeftError | None) -> None:
-        """A link is over. What it has not acknowledged, and what was in doubt before, waits for its node."""
+        """A link is over. What it did not acknowledge, and what was in doubt before, waits for its node."""
         if reason is not None:
             LOG.info("no longer publishing to %s at %s: %s", link.node, link.address, reason)
             notify(self._hooks.on_disconnected, link.address, link.node, "publish", str(reason))
         chunks = [*link.unacknowledged.values(), *unsent]
         if isinstance(reason, NodeShuttingDown | Unauthenticated):
-            # A node that ends in words has answered for all it took; only what was in doubt before still is.
+            # A node that ends a stream properly has answered for all it took; only what was in doubt before still is.
             for chunk in chunks:
                 if not chunk.doubtful:
                     self.outbox.refused(chunk)
@@ -389,7 +391,7 @@ class Publisher:
             await asyncio.gather(recovery, return_exceptions=True)
 
     async def _run_recovery(self, node: str, address: str) -> None:
-        """Try the node until it has answered for everything that is in doubt there, or all that has expired."""
+        """Try the node until it has answered for everything that is in doubt there, or all of that has expired."""
         backoff = self._nodes.backoff()
         while node in self._in_doubt.nodes:
             backoff.failed()
@@ -402,7 +404,7 @@ class Publisher:
             if link.node == node:
                 await self._run_link(link, None)
             else:
-                link.close()  # the address is another node's now
+                link.close()  # the address belongs to another node now
 
     async def _run_expiry(self) -> None:
         while (until_s := self._in_doubt.next_expiry_s) is not None:
@@ -428,7 +430,7 @@ class Publisher:
             failure = next(iter(chunk.failures.values()))
         if failure is not None:
             topic, events = chunk.lane.topic, chunk.events or len(chunk.payloads) or len(chunk.failures)
-            if isinstance(outcome, Receipt):  # the others are in the log
+            if isinstance(outcome, Receipt):  # the other events are in the log
                 events = len(chunk.failures)
             LOG.warning("gave up %d events of %s: %s", events, topic, failure)
             notify(self._hooks.on_publish_failed, topic, events, str(failure))
@@ -450,9 +452,10 @@ class Publisher:
     # --- the clock -------------------------------------------------------------------------------------------------
 
     def _read_clock(self) -> int:
-        """The time, for all events of this turn of the loop: asking for each would cost as much as the rest of it."""
+        """Read the time, once for all events of this turn of the loop: a reading for each would double the cost of an
+        event."""
         self.outbox.now_us = time_ns() // 1000
-        if not self._is_called:  # or it is forgotten there
+        if not self._is_called:  # otherwise ``_send_some`` would not reset it
             self._loop.call_soon(self._forget_clock)
         return self.outbox.now_us
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Received(Struct, frozen=True, gc=False):
-    """One event and where it is. A ``msgspec.Struct`` like ``Event``, and for the same reason: a million a second."""
+    """One event and where it is. It is a ``msgspec.Struct``, like ``Event``, because a million are made a second."""
 
     stream: Stream
     epoch: Epoch
@@ -26,7 +26,7 @@ class Received(Struct, frozen=True, gc=False):
     key: bytes | None
     headers: Mapping[str, str] | None
     payload: bytes
-    tries: int = 0  # how often it has failed in its group: more than 0 only where events are acknowledged by hand
+    tries: int = 0  # how often it has failed in its group; 0 unless events are acknowledged by hand
 
     @property
     def topic(self) -> Topic:
@@ -46,7 +46,7 @@ class Received(Struct, frozen=True, gc=False):
 
     @property
     def position(self) -> Position:
-        """Where this event is; who has handled it goes on at ``next_position``."""
+        """Where this event is. A reader that has handled it goes on at ``next_position``."""
         return Position(self.stream, self.epoch, self.offset)
 
     @property
@@ -55,10 +55,10 @@ class Received(Struct, frozen=True, gc=False):
 
 
 class ReceivedBatch:
-    """Events of one stream with consecutive offsets: only those that were asked for and not had before.
+    """Events of one stream with consecutive offsets: only those that were asked for and did not come before.
 
-    ``record_batch`` has the columns timestamp, key, headers and payload, or those that were asked for. Of a stored
-    batch it is made when somebody looks at it: events that come one by one go without.
+    ``record_batch`` has the columns timestamp, key, headers and payload, or those that were asked for. For a stored
+    batch it is made at the first access, because readers of single events do not need it.
     """
 
     __slots__ = ("_rows", "_stored", "end_offset", "epoch", "first_offset", "stream", "tries")
@@ -101,17 +101,17 @@ class ReceivedBatch:
         return Position(self.stream, self.epoch, self.end_offset)
 
     def rest(self, first_offset: int) -> ReceivedBatch:
-        """The events from this one on."""
+        """The events from this offset on."""
         rows = self._stored if self._stored is not None else self.record_batch.slice(first_offset - self.first_offset)
         return ReceivedBatch(self.stream, self.epoch, first_offset, rows, self.tries)
 
     def head(self, end_offset: int) -> ReceivedBatch:
-        """The events before this one."""
+        """The events before this offset."""
         rows = self.record_batch.slice(0, end_offset - self.first_offset)
         return ReceivedBatch(self.stream, self.epoch, self.first_offset, rows, self.tries)
 
     def events(self) -> list[Received]:
-        """The same as single events, made column by column; the batch has all columns."""
+        """The same as single events, made column by column; the batch must have all columns."""
         payloads, timestamps_us, keys, headers = self._columns()
         return list(
             map(
@@ -128,13 +128,13 @@ class ReceivedBatch:
         )
 
     def sampled_spans(self) -> tuple[SpanRef, ...]:
-        """The different spans that its events were published in, the first few of them."""
+        """The different spans in which its events were published, the first few of them."""
         if self._stored is not None:
             return sampled_spans(self._stored, self.first_offset)
         return spans_of_column(self.record_batch.column("headers"))
 
     def first_payload(self) -> bytes:
-        """That of the first event, without making the others."""
+        """The payload of the first event, without making the others."""
         if self._stored is not None and (few := self._stored.few) is not None:
             return few.payloads[self.first_offset - self._stored.base_offset]
         return bytes(self.record_batch.column("payload")[0].as_py())

@@ -1,4 +1,4 @@
-"""Streams and positions that a node named, as values; what cannot be is the node's fault."""
+"""Streams and positions that a node named, as values. Impossible ones are the node's fault."""
 
 from __future__ import annotations
 

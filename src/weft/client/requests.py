@@ -1,7 +1,7 @@
-"""Requests and replies over topics (CON-04): what applications see of them.
+"""Requests and replies over topics (CON-04), as applications see them.
 
-A request is handed to one of those who serve its topic, and its replies come back to whoever asked, and to nobody else.
-With ``durable``, both are events in the log besides: the request on its topic, with the headers ``weft-reply-to`` and
+A request goes to one of the servers of its topic, and its replies come back to the asker and to nobody else. With
+``durable``, both are events in the log besides: the request on its topic, with the headers ``weft-reply-to`` and
 ``weft-correlation-id``, and each reply on the topic that the first of them names, an inbox that only the asker can read
 (SEC-03).
 """
@@ -29,14 +29,14 @@ from weft.wire.mesh import mesh_pb2 as pb
 REPLY_TO: Final = "weft-reply-to"
 CORRELATION: Final = "weft-correlation-id"
 CORRELATION_BYTES: Final = 16
-END: Final = "weft-end"  # on what is no reply and says only that no more follow
-TIMEOUT_S_MAX: Final = 86_400.0  # for a request with all its replies; nodes take no longer ones
+END: Final = "weft-end"  # marks an event that is no reply: it only says that no more follow
+TIMEOUT_S_MAX: Final = 86_400.0  # for a request with all its replies; nodes accept no longer ones
 CONCURRENCY_MAX: Final = 4096
-ERROR_CHARS_MAX: Final = 1024  # of what a failed handler says to the asker
+ERROR_CHARS_MAX: Final = 1024  # of the message from a failed handler to the asker
 
 Publish = Callable[[str, bytes | str, Mapping[str, str]], Awaitable[Receipt]]
 Answer: TypeAlias = bytes | str | None
-Handler = Callable[["Request"], Any]  # an Answer, or something to wait for or to iterate over that gives some
+Handler = Callable[["Request"], Any]  # an Answer, or something to await or iterate over that gives answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Reply:
 
 
 class Requester:
-    """Asks, and gives each reply to whoever waits for it."""
+    """Asks, and gives each reply to the task that waits for it."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Requester:
         durable: bool,
         attempts: int,
     ) -> Reply:
-        """The first reply."""
+        """Return the first reply."""
         _check_timeout("timeout_s", timeout_s)
         if attempts < 1:
             raise UsageError("a request is tried at least once", attempts=attempts)
@@ -94,7 +94,7 @@ class Requester:
             except TimeoutError:
                 raise NoReply("nobody answered in time", topic=topic, waited_s=timeout_s) from None
             except NodeShuttingDown:
-                continue  # nobody was asked; the next node takes it
+                continue  # nobody was asked; the next node gets it
             except ServerLost:
                 attempts -= 1
                 if not attempts:
@@ -113,7 +113,7 @@ class Requester:
         total_timeout_s: float,
         durable: bool,
     ) -> AsyncGenerator[Reply, None]:
-        """All replies, until the server says that there are no more."""
+        """Yield all replies, until the server says that there are no more."""
         _check_timeout("timeout_s", timeout_s)
         _check_timeout("total_timeout_s", total_timeout_s)
         deadline_s = asyncio.get_running_loop().time() + total_timeout_s
@@ -151,7 +151,7 @@ class Requester:
         return await self._calls.ask(topic, payload, sent, timeout_s, durable=durable, probe=False)
 
     async def _check_served(self, topic: str, timeout_s: float) -> None:
-        """Nothing is published that nobody would get to do."""
+        """Do not publish a request that no server would get."""
         asked = await self._calls.ask(topic, b"", {}, timeout_s, durable=False, probe=True)
         try:
             await asked.next()
@@ -181,13 +181,13 @@ def _check_timeout(name: str, value: float) -> None:
 
 
 class Request:
-    """A request that was handed to this client: answer it with ``reply``, once or several times, or ``fail``."""
+    """A request that this client got: answer it with ``reply``, once or several times, or ``fail``."""
 
     def __init__(self, handed: pb.CallsHanded, link: CallLink, calls: ClientCalls, publish: Publish) -> None:
         self.topic: str = handed.topic
         self.payload: bytes = handed.payload
         self.headers: Mapping[str, str] = dict(handed.headers)
-        self.timeout_s: float = handed.timeout_s  # that the asker gives it, with all replies
+        self.timeout_s: float = handed.timeout_s  # that the asker allows, with all replies
         self.durable: bool = handed.durable
         self.task: asyncio.Task[None] | None = None  # that works on it
         self._handle: int = handed.number
@@ -200,13 +200,13 @@ class Request:
 
     @property
     def is_over(self) -> bool:
-        """It has its last reply, or nobody waits for one any more."""
+        """Whether it has its last reply, or nobody waits for one any longer."""
         return self._over
 
     async def reply(
         self, payload: bytes | str, *, headers: Mapping[str, str] | None = None, last: bool = True
     ) -> Receipt | None:
-        """Send an answer; ``last=False`` if more follow. The receipt of its event if the request is durable."""
+        """Send an answer; ``last=False`` if more follow. Returns the receipt of its event if the request is durable."""
         data = payload.encode() if isinstance(payload, str) else bytes(payload)
         self._check_open()
         self._check_size(data)
@@ -222,21 +222,21 @@ class Request:
         return receipt
 
     async def end(self) -> None:
-        """No more replies follow."""
+        """Say that no more replies follow."""
         if not self._over:
             self._answer(b"", {END: "1"}, last=True)
 
     async def fail(self, reason: str) -> None:
-        """It cannot be done; the asker is told why."""
+        """Say that it cannot be done; the asker is told why."""
         self.fail_now(reason)
 
     def fail_now(self, reason: str) -> None:
-        """The same at once."""
+        """Do the same at once."""
         if not self._over:
             self._answer(reason[:ERROR_CHARS_MAX].encode(errors="replace"), {}, last=True, failed=True)
 
     def reply_now(self, payload: bytes) -> None:
-        """The only answer to a request that is not durable, at once."""
+        """Send, at once, the only answer to a request that is not durable."""
         self._check_size(payload)
         self._answer(payload, {}, last=True)
 
@@ -264,7 +264,7 @@ class Request:
         named = self.headers.get(REPLY_TO, "")
         inbox = read_owned(named)
         if inbox is None or inbox.kind is not OwnedKind.INBOX:
-            # Whoever asks may name any topic: an answer there would be published with the rights of who answers.
+            # The asker may name any topic, and an answer there would be published with the server's rights.
             raise UsageError("replies go to inboxes only", topic=self.topic, reply_to=named[:64])
         return named
 
@@ -282,7 +282,7 @@ class Request:
 
     def cancel(self) -> None:
         self._over = True
-        self._room.release()  # whoever waits for room finds that it is over
+        self._room.release()  # a task that waits for room finds that it is over
         if self.task is not None:
             self.task.cancel()
 
@@ -304,7 +304,7 @@ class Server(HandedClient):
         self._publish = publish
         self._loop = asyncio.get_running_loop()
         self._requests: dict[int, Request] = {}
-        self._waiting: deque[Request] = deque()  # for somebody to iterate
+        self._waiting: deque[Request] = deque()  # for somebody who iterates
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
         self._opened: asyncio.Future[None] = self._loop.create_future()
@@ -313,17 +313,17 @@ class Server(HandedClient):
         self._number = calls.serve(self)
 
     async def opened(self) -> None:
-        """Wait until a node knows of it; raise what it refuses with. Other nodes know a moment later."""
+        """Wait until a node knows the server; raise the node's refusal. Other nodes know it a moment later."""
         await asyncio.wait({self._opened})
         self._opened.result()
 
     async def wait(self) -> None:
-        """Until it is closed; raise why it cannot go on."""
+        """Wait until it is closed; raise why it cannot go on."""
         await asyncio.wait({self._ended})
         self._ended.result()
 
     async def close(self, timeout_s: float = 10.0) -> None:
-        """Take no more requests, finish those in hand within that time, and go."""
+        """Take no more requests, finish those in hand within that time, and close."""
         self._calls.stop(self._number, gone=False)
         if self._handler is not None:
             try:
@@ -376,7 +376,7 @@ class Server(HandedClient):
         for each in (self._opened, self._ended):
             if not each.done():
                 each.set_exception(error)
-                each.exception()  # whoever does not wait for it is told by the other one
+                each.exception()  # if nobody waits for this one, the other one reports it
         self._arrived.set()
 
     def handed(self, link: CallLink, handed: pb.CallsHanded) -> None:
@@ -391,7 +391,7 @@ class Server(HandedClient):
             self._begin(request, self._handler)
 
     def _begin(self, request: Request, handler: Handler) -> None:
-        """What a plain function returns is answered in the same turn of the loop; all else has a task."""
+        """The result of a plain function is sent in the same turn of the loop; anything else gets a task."""
         result: Any = None
         is_called = not request.durable and not self._is_async
         if is_called:
@@ -441,7 +441,7 @@ class Server(HandedClient):
 
 
 async def answered(request: Request, handler: Handler) -> None:
-    """Answer with what a function returns: one reply, or as many as it gives to iterate over."""
+    """Answer with the result of a function: one reply, or several if it is an iterator."""
     result = handler(request)
     if inspect.isawaitable(result):
         result = await result
@@ -451,13 +451,13 @@ async def answered(request: Request, handler: Handler) -> None:
                 await request.reply(_checked(each), last=False)
         finally:
             if isinstance(result, AsyncGenerator):
-                await result.aclose()  # now, and not when its memory is taken away
+                await result.aclose()  # now, and not when it is garbage-collected
         await request.end()
     elif isinstance(result, Iterator):
         for each in result:
             await request.reply(_checked(each), last=False)
         await request.end()
-    elif not request.is_over:  # else the function has called ``reply`` itself
+    elif not request.is_over:  # otherwise the function has called ``reply`` itself
         await request.reply(_checked(result))
 
 

@@ -1,4 +1,4 @@
-"""The last events of topics, wherever in the mesh they are: to learn a schema from them, or to check them."""
+"""The last events of topics, anywhere in the mesh: to learn a schema from them, or to check them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from weft.errors import UsageError, WeftError
 from weft.model import Pattern
 from weft.wire.mesh import mesh_pb2 as pb
 
-SAMPLE_MAX: Final = 100_000  # events in one sample: they are held in memory
+SAMPLE_MAX: Final = 100_000  # events in one sample, which memory holds
 NODES_ASKED_MAX: Final = 64
-PAGES_MAX: Final = 10_000  # of one node: a node that gives more does not come to an end
+PAGES_MAX: Final = 10_000  # of one node; one with more would never come to an end
 
 
 class Sampling:
-    """Asks every node that can be reached. What only a node has that cannot be, is left out, and told."""
+    """Asks every node that can be reached. What only unreachable nodes have is missing, and ``unreached`` says so."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self.unreached: dict[str, str] = {}  # address -> why
 
     async def last(self, pattern: Pattern, count: int) -> list[Received]:
-        """About the last ``count`` events, the oldest first: as many of each stream, those that were written to last
-        first."""
+        """About the last ``count`` events, the oldest first. Each stream gives equally many; streams with the latest
+        writes are read first."""
         if not 0 < count <= SAMPLE_MAX:
             raise UsageError("so many events cannot be looked at", have=count, limit=SAMPLE_MAX)
         places = await self._places(pattern)
@@ -44,7 +44,7 @@ class Sampling:
         return sorted(found, key=attrgetter("timestamp_us"))[-count:]
 
     async def _places(self, pattern: Pattern) -> dict[object, tuple[str, StreamPositions]]:
-        """Each stream that has events, at the node that has the most of it."""
+        """Yield each stream that has events, with the node that has the most of it."""
         places: dict[object, tuple[str, StreamPositions]] = {}
         asked: set[str] = set()
         async for address in self._addresses():
@@ -61,7 +61,7 @@ class Sampling:
         return {key: found for key, found in places.items() if found[1].earliest_offset < found[1].latest_offset}
 
     async def _addresses(self) -> AsyncIterator[str]:
-        """All that are known, and those that are learned meanwhile."""
+        """Yield all known addresses, and those that are learned meanwhile."""
         seen: set[str] = set()
         while len(seen) < NODES_ASKED_MAX:
             more = [each for each in self._nodes.book.round(self._nodes.last_good) if each not in seen]
@@ -84,7 +84,7 @@ class Sampling:
             if not request.page.token:
                 self._nodes.book.learn_untrusted([each for member in reply.members for each in member.addresses])
                 if reply.node_id in asked:
-                    return []  # it has several addresses
+                    return []  # the node has several addresses
                 asked.add(reply.node_id)
             found += map(read_positions_untrusted, reply.streams)
             if not reply.next_page:

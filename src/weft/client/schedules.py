@@ -1,4 +1,4 @@
-"""Schedules: events that the mesh publishes at times that repeat."""
+"""Schedules: events that the mesh publishes at recurring times."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ CatchUp = Literal["last", "none"]
 
 @dataclass(frozen=True, slots=True)
 class ScheduleInfo:
-    """A schedule as a node knows it. ``next``: None if it is paused, or ``stopped``, which says why. ``last``: the time
-    that was fired last, by ``last_node``."""
+    """A schedule as a node knows it. ``next``: None if it is paused, or ``stopped``, which gives the reason. ``last``:
+    when it last fired, at ``last_node``."""
 
     name: str
     cron: str

@@ -1,7 +1,7 @@
 """The schemas of topics: ``client.schemas``.
 
-Every node has all of them. The schema that counts for a topic is the one of the most specific pattern that matches it
-(docs/schemas.md). Setting and removing takes a key with the right to administer.
+Every node has all of them. The schema of the most specific pattern that matches a topic counts for it
+(docs/schemas.md). Setting and removing schemas takes a key with the right to administer.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SchemaVersion:
     by: str
 
     def parse(self) -> Schema:
-        """What it says: columns and checks. BadSchema if this version of weft cannot read it."""
+        """Parse this version into columns and checks. BadSchema if this version of weft cannot read it."""
         try:
             kind = Kind(self.kind)
         except ValueError:
@@ -54,7 +54,7 @@ class SchemaVersion:
 
 @dataclass(frozen=True, slots=True)
 class TopicSchema:
-    """What was set for the topics of one pattern. ``versions``: the latest last; it may be the only one here."""
+    """The schema of the topics of one pattern. ``versions``: the latest comes last; the others may be left out."""
 
     pattern: Pattern
     mode: str
@@ -72,12 +72,12 @@ class TopicSchema:
 
 @dataclass(frozen=True, slots=True)
 class CheckedEvents:
-    """What became of a check. ``checked``: of the events found, those whose topic has a schema."""
+    """The result of a check. ``checked``: how many of the events found have a topic with a schema."""
 
     events: int
     checked: int
     faults: tuple[tuple[Received, Fault], ...]
-    unreached: Mapping[str, str]  # addresses of nodes that could not be asked, with why
+    unreached: Mapping[str, str]  # addresses of nodes that could not be asked, with the reasons
 
 
 class Schemas:
@@ -87,20 +87,20 @@ class Schemas:
         self._nodes = nodes
 
     async def list(self) -> list[TopicSchema]:
-        """Of the topics that this client may read or publish, in the order of their patterns; the latest version of
-        each."""
+        """List the schemas of the topics that this client may read or publish, ordered by pattern; the latest version
+        of each."""
         replies = await pages_of(self._nodes, f"{MESH}Schemas", pb.SchemasRequest(), pb.SchemasReply)
         return [_read_untrusted(each) for reply in replies for each in reply.schemas]
 
     async def get(self, pattern: str) -> TopicSchema:
-        """What was set for just this pattern, with all versions. UsageError if there is nothing."""
+        """Return the schema that was set for exactly this pattern, with all versions. UsageError if there is none."""
         found = await self._ask(pb.SchemasRequest(pattern=parse_pattern(pattern)))
         if not found:
             raise BadNode("the node does not tell what it was asked for", pattern=pattern)
         return found[0]
 
     async def of_topic(self, topic: str) -> TopicSchema | None:
-        """The schema that counts for a topic, with all versions; None if it has none."""
+        """Return the schema that counts for a topic, with all versions; None if it has none."""
         found = await self._ask(pb.SchemasRequest(topic=parse_topic(topic)))
         return found[0] if found else None
 
@@ -118,13 +118,12 @@ class Schemas:
         compatibility: SchemaRule | None = None,
         dry_run: bool = False,
     ) -> TopicSchema:
-        """Set the schema of the topics that match. As text, it needs its ``kind``.
+        """Set the schema of the matching topics. If it is text, it needs its ``kind``.
 
-        A text that differs from the latest is a new version, which has to keep to the rule of compatibility
-        (IncompatibleSchema). What is not given stays as it is; for a new pattern, mode is "warn" and compatibility
-        "backward".
+        A text that differs from the latest is a new version, which must be compatible (IncompatibleSchema). Arguments
+        that are not given change nothing; for a new pattern, mode is "warn" and compatibility "backward".
 
-        ``dry_run``: nothing is set; what would be is checked and returned.
+        ``dry_run``: nothing is set; the result is checked and returned.
         """
         if isinstance(schema, str):
             if kind is None:
@@ -142,8 +141,8 @@ class Schemas:
         return _read_untrusted(reply.schema)
 
     async def check(self, pattern: str, schema: Schema | None = None, *, last: int = 1000) -> CheckedEvents:
-        """Look at the last events of topics, wherever in the mesh they are: which of them break a schema. Nothing is
-        set. Without ``schema``, the one that counts for each topic; topics without one are left out."""
+        """Find out which of the last events of topics, anywhere in the mesh, break a schema. Nothing is set. Without
+        ``schema``, each topic's own schema is used, and topics without one are left out."""
         from weft.schema.checking import find_faults
 
         events, unreached = await self._sample(pattern, last)
@@ -161,14 +160,14 @@ class Schemas:
         return CheckedEvents(len(events), checked, tuple(faults), unreached)
 
     async def _schemas_of(self, topic: str) -> tuple[Schema | None, tuple[Schema, ...]]:
-        """The one that counts, and earlier versions, which Avro payloads may have been written with."""
+        """The schema that counts, and earlier versions, because Avro payloads may be written with those."""
         found = await self.of_topic(topic)
         if found is None:
             return None, ()
         return found.latest.parse(), tuple(each.parse() for each in found.versions[:-1])
 
     async def infer(self, pattern: str, *, last: int = 1000) -> Inferred:
-        """A schema from the last events of topics. BadSchema if none of them is a JSON object."""
+        """Infer a schema from the last events of topics. BadSchema if none of them is a JSON object."""
         from weft.schema.inference import infer
 
         events, _ = await self._sample(pattern, last)
@@ -179,7 +178,7 @@ class Schemas:
         return await sampling.last(parse_pattern(pattern), last), sampling.unreached
 
     async def remove(self, pattern: str) -> None:
-        """With all versions. UsageError if there is none."""
+        """Remove a schema with all versions. UsageError if there is none."""
         request = pb.RemoveSchemaRequest(pattern=parse_pattern(pattern))
         await self._nodes.call(f"{MESH}RemoveSchema", request, pb.RemoveSchemaReply)
 

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class SubscribeSession:
-    """Fills the intake from one node and tells that node what the intake reports."""
+    """Fills the intake from one node, and tells that node what the intake reports."""
 
     def __init__(
         self,
@@ -46,11 +46,11 @@ class SubscribeSession:
         self._arrived = arrived
         self._node = address
         self._queue_bytes_max = 2 * nodes.options.credit_bytes
-        self._held: Duplex[pb.SubscribeRequest, pb.SubscribeReply] | None = None  # it is to bring no more for now
+        self._held: Duplex[pb.SubscribeRequest, pb.SubscribeReply] | None = None  # while held up
         self.has_delivered = False
 
     async def run(self, first: pb.SubscribeOpen, on_opened: Callable[[], None]) -> None:
-        """Serve the subscription; return when it was closed by us, raise why it ended otherwise."""
+        """Serve the subscription. Return when we closed it; raise why it ended otherwise."""
         call: Duplex[pb.SubscribeRequest, pb.SubscribeReply]
         call = Duplex(self._nodes, self._address, SUBSCRIBE, pb.SubscribeReply, self._nodes.open_standing)
         tasks: list[asyncio.Task[None]] = []
@@ -74,7 +74,7 @@ class SubscribeSession:
             self._intake.disconnected()
 
     async def _begin(self, call: Duplex[pb.SubscribeRequest, pb.SubscribeReply], first: pb.SubscribeOpen) -> None:
-        """Open it. Positions go and come in several messages if there are many."""
+        """Open it. Many positions are sent, and come, in several messages."""
         pages = _cut_positions(first)
         reply: pb.SubscribeReply | None = await call.begin(pb.SubscribeRequest(open=first), pages)
         while reply is not None:
@@ -106,7 +106,7 @@ class SubscribeSession:
                 for stream, epoch, batch, first_offset, tries in delivered:
                     self._deliver_untrusted(stream, epoch, batch, first_offset, tries)
             if self._intake.queued_bytes > self._queue_bytes_max:
-                # Only a node that does not care for credit gets here. HTTP/2's own window holds it up.
+                # Only a node that ignores credit gets here. HTTP/2's own window stops it.
                 self._held = call
                 call.hold()
 
@@ -133,7 +133,7 @@ class SubscribeSession:
             case "error":
                 raise error_of(reply.error, node=self._node)
             case _:
-                pass  # a later version's
+                pass  # from a later version
 
     def _deliver_untrusted(self, stream: Stream, epoch: Epoch, data: bytes, first_offset: int, tries: int) -> None:
         """Queue a batch; raise only BadNode."""
@@ -166,7 +166,7 @@ class SubscribeSession:
     async def _write(self, call: Duplex[pb.SubscribeRequest, pb.SubscribeReply]) -> None:
         while True:
             await self._speech.wanted()
-            is_last = self._speech.is_last  # before the report: what is handled while we write is in the next one
+            is_last = self._speech.is_last  # read before the report: what is handled meanwhile comes later
             report = self._intake.report(asyncio.get_running_loop().time())
             if report.settled is not None:
                 for settled in _settled_messages(report.settled):
@@ -185,8 +185,8 @@ class SubscribeSession:
 
 
 def _settled_messages(settlement: Settlement) -> Iterator[pb.Settled]:
-    """Few streams and many ranges, or the other way round: each message has a bounded number of both. The last one says
-    what was taken over: by then, everything about streams that were lost has been said."""
+    """Each message has a bounded number of streams and of ranges. Only the last one says which assignment was taken
+    over: by then, everything about lost streams has been said."""
     refusals = [
         pb.Nack(
             stream=stream_ref(each.event.stream, each.event.epoch),
@@ -214,7 +214,7 @@ def _chunks(items: list[T], size: int) -> list[list[T]]:
 
 
 def _cut_positions(first: pb.SubscribeOpen) -> list[pb.SubscribeRequest]:
-    """What is too much for the first message, as messages that follow it."""
+    """Split what is too much for the first message into further messages."""
     positions = list(first.start.positions.positions)
     if len(positions) <= POSITIONS_AT_ONCE:
         return []

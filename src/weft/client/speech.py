@@ -1,15 +1,15 @@
-"""When a subscription says something to its node: at once, or together with more a little later. Owns one timer."""
+"""When a subscription says something to its node: at once, or a little later together with more. Owns one timer."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Final
 
-CREDIT_SHARE: Final = 4  # credit goes back in quarters of the window: few messages, and the node is never idle
+CREDIT_SHARE: Final = 4  # credit is given back in quarters of the window: few messages, and the node is never idle
 
 
 class Speech:
-    """Something is to be said. The one who says it waits for ``wanted``."""
+    """Notes that something is to be said. The task that says it waits for ``wanted``."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, interval_s: float, window_bytes: int) -> None:
         self._loop = loop
@@ -20,7 +20,7 @@ class Speech:
         self.is_last = False
 
     def soon(self) -> None:
-        """Within the interval; calls until then are one."""
+        """Say something within the interval; calls until then share one message."""
         if self._timer is None:
             self._timer = self._loop.call_later(self._interval_s, self._wanted.set)
 
@@ -28,13 +28,13 @@ class Speech:
         self._wanted.set()
 
     def credit_due(self, size_bytes: int) -> None:
-        """So much is to be given back: at once if it is a good part of the window. Less goes with what else is said:
-        the node has the rest of the window, or what it has used of that waits here and will be due."""
+        """So much credit is to be given back: at once if it is a good part of the window. Less waits for the next
+        message: the node still has the rest of the window, or what it has used of that waits here and will be due."""
         if size_bytes * CREDIT_SHARE >= self._window_bytes:
             self.now()
 
     def last(self) -> None:
-        """Now, and never again."""
+        """Say the last thing now."""
         self.is_last = True
         self._wanted.set()
 

@@ -17,7 +17,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_where(where: Where | None) -> Where:
-    """``where`` if it is one, or UsageError. None is the group's own positions, and latest without any."""
+    """Check ``where``, or raise UsageError. None means the group's own positions, or the latest without any."""
     match where:
         case None:
             return "group"
@@ -39,7 +39,7 @@ def parse_where(where: Where | None) -> Where:
 
 
 def start_message(where: Where) -> Start:
-    """The message for it; an offset of every stream has been made positions by then."""
+    """Make the message for it. An offset for every stream has been turned into positions by then."""
     match where:
         case str():
             return Start(edge=EDGES[where])
@@ -52,7 +52,8 @@ def start_message(where: Where) -> Start:
 
 
 def resumed(start: Start, positions: Sequence[StreamPosition], opened_us: int) -> Start:
-    """Go on at these positions. In streams that we have not met yet, what came before we began is still not for us."""
+    """Go on at these positions. In streams that we have not met yet, events from before our beginning are still not for
+    us."""
     again = Start(positions=Positions(positions=positions))
     match start.WhichOneof("from"):
         case "timestamp_us":
@@ -62,7 +63,7 @@ def resumed(start: Start, positions: Sequence[StreamPosition], opened_us: int) -
         case None:  # the default: latest, without a group
             again.otherwise_timestamp_us = opened_us
         case _:
-            pass  # from the earliest, or at positions: whatever else there is, from its beginning
+            pass  # from the earliest or from positions: every other stream from its beginning
     return again
 
 

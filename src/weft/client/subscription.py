@@ -1,8 +1,8 @@
 """A subscription: an iterator of events, or of batches, that survives the loss of nodes.
 
-A task reads what nodes deliver into a queue (``intake``); the application empties it. The node sends no more than it
-has credit for, and gets back what the application is done with, so the queue holds at most the window. After a
-reconnect the subscription goes on at its own positions, and what comes twice is cut off (NFR-02).
+A task reads what nodes deliver into a queue (``intake``), and the application empties it. The node sends no more than
+its credit allows, and gets credit back for what the application has finished, so the queue holds at most one window.
+After a reconnect the subscription goes on at its own positions, and drops what comes twice (NFR-02).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Subscription:
         self._failing = failing
         self._by_hand = HandIntake(failing.window) if group and commit == "manual" else None
         self._intake = self._by_hand or EventIntake(in_group=bool(group), is_auto=commit == "auto")
-        self._arrived = asyncio.Event()  # something is in the queue, or nothing will ever be again
+        self._arrived = asyncio.Event()  # something is in the queue, or nothing ever will be
         self._speech = Speech(self._loop, self._options.handled_interval_s, self._options.credit_bytes)
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._opened_us = 0
@@ -77,7 +77,7 @@ class Subscription:
     # --- for the application ---------------------------------------------------------------------------------------
 
     async def opened(self) -> None:
-        """Wait until a node has accepted it; raise what it refuses with."""
+        """Wait until a node has accepted the subscription; raise the node's refusal."""
         await asyncio.wait({self._opened})
         self._opened.result()
 
@@ -99,7 +99,7 @@ class Subscription:
         return intake.events[0]
 
     async def next_batch(self) -> ReceivedBatch | None:
-        """The next batch, as Arrow; None after ``close``. Not to be mixed with iterating over events."""
+        """The next batch, as Arrow; None after ``close``. Do not mix this with iterating over events."""
         try:
             while (batch := self._intake.take()) is None:
                 await self._wait_for_more()
@@ -109,12 +109,12 @@ class Subscription:
         return batch
 
     async def batches(self) -> AsyncIterator[ReceivedBatch]:
-        """The same as Arrow, a batch at a time. Not to be mixed with iterating over events."""
+        """Iterate over batches, as Arrow. Do not mix this with iterating over events."""
         while (batch := await self.next_batch()) is not None:
             yield batch
 
     async def handled(self, what: Received | ReceivedBatch | Position) -> None:
-        """Everything up to and including this event or batch, or before this position, is done with."""
+        """Say that everything up to and including this event or batch, or before this position, is handled."""
         position = what if isinstance(what, Position) else what.next_position
         if self._by_hand is not None:
             self._by_hand.ack_before(position)
@@ -123,31 +123,32 @@ class Subscription:
         self._speech.soon()
 
     async def ack(self, event: Received) -> None:
-        """This event is done with, whatever becomes of those before it. The node hears of it within
-        ``handled_interval_s``, or sooner."""
+        """Acknowledge this event, independently of those before it. The node hears of it within
+        ``handled_interval_s``."""
         by_hand = self._by_hand
         if by_hand is None:
-            by_hand = self._hand  # says what is wrong
+            by_hand = self._hand  # raises if this is no subscription by hand
         if by_hand.ack(event):
             self._speech.now()
-            await asyncio.sleep(0)  # whoever iterates without a pause lets it out here, and the node goes on meanwhile
+            await asyncio.sleep(0)  # a loop without a pause lets the message out here, and the node goes on meanwhile
         else:
             self._speech.soon()
 
     async def nack(self, event: Received, *, delay_s: float | None = None, reason: str = "") -> None:
-        """This event could not be handled. It comes again, here or to another member, after ``delay_s`` or when the
-        group's policy says; after too many tries it becomes a dead letter, with this reason."""
+        """Refuse this event, because it could not be handled. It comes again, here or to another member, after
+        ``delay_s`` or when the group's policy says; after too many tries it becomes a dead letter with this reason."""
         if delay_s is not None and not 0 <= delay_s <= RETRY_S_MAX:
             raise UsageError("delay_s is out of range", value=delay_s, least=0, most=RETRY_S_MAX)
         self._hand.refuse(event, delay_s, reason.encode(errors="replace").decode()[:REASON_CHARS_MAX])
         self._speech.now()
 
     def put_back(self, offset: int) -> None:
-        """For iterators over batches: of the batch in hand, what comes from this offset on was not handed out."""
+        """For iterators over batches: the batch in hand was handed out only up to this offset."""
         self._hand.put_back(offset)
 
     def watch(self, given_back: Callable[[Place, int], None], answered: Callable[[Place], None]) -> None:
-        """For whoever hands events on: what comes again behind which offset, and when a refusal was answered."""
+        """For code that hands events on: it learns which events come again, behind which offset, and when a refusal was
+        answered."""
         self._hand.on_given_back, self._hand.on_answered = given_back, answered
 
     def is_stalled(self, place: Place) -> bool:
@@ -155,7 +156,7 @@ class Subscription:
         return self._hand.is_stalled(place)
 
     def forget(self, events: Iterable[Received]) -> None:
-        """These were handed out, and nobody has begun with them."""
+        """These events were handed out, and nobody has begun with them."""
         self._hand.forget(events)
 
     @property
@@ -165,7 +166,7 @@ class Subscription:
         return self._by_hand
 
     async def close(self) -> None:
-        """Report what was handled and leave. What was received and not handled is the group's again."""
+        """Report what was handled, and leave. Events that were received and not handled go back to the group."""
         if self._end is None:
             self._finish(Closed("the subscription is closed"))
             self._speech.last()
@@ -187,7 +188,7 @@ class Subscription:
         await self.close()
 
     def trace_events(self) -> Tracing | None:
-        """For whoever hands events on one by one: spans are theirs to make, with what is returned."""
+        """For code that hands on events one by one: it makes their spans itself, with what this returns."""
         tracing, self._tracing = self._tracing, None
         return tracing
 
@@ -209,7 +210,7 @@ class Subscription:
         await self._arrived.wait()
 
     def _tell(self) -> None:
-        """Something was taken or put down: the node is to know, sooner or later."""
+        """Something was taken or put down; the node has to know sooner or later."""
         if self._intake.owes_answer:
             self._speech.now()
         elif self.group:
@@ -234,15 +235,16 @@ class Subscription:
         except WeftError as error:
             LOG.warning("subscription to %s ended: %s", self.pattern, error)
             self._finish(error)
-        except Exception as error:  # a mistake of ours: nobody may wait for ever because of it
+        except Exception as error:  # a bug of ours: nobody may wait for ever because of it
             LOG.exception("subscription to %s has failed", self.pattern)
             self._finish(Unavailable(f"the client has failed: {error!r}"))
 
     async def _run_sessions(self) -> None:
-        """One session after the other until the subscription is closed; raise what no other node can mend."""
+        """Run one session after the other until the subscription is closed; raise an error that no other node can help
+        with."""
         start = await self._start()
         backoff = self._nodes.backoff()
-        lacking: set[str] = set()  # nodes that do not have our positions; another may
+        lacking: set[str] = set()  # nodes that do not have our positions; another node may
         attempts = self._nodes.attempts("subscribe", backoff, self._nodes.last_good)
         reason: object = "connection lost"
         while not self._speech.is_last:
@@ -272,7 +274,7 @@ class Subscription:
                 attempts = self._nodes.attempts("subscribe", backoff, preferred, avoided)
 
     def _open_message(self, start: pb.Start) -> pb.SubscribeOpen:
-        """Without a group we go on at our own positions; with one, at the group's, and what we have had is cut off."""
+        """Without a group, we go on at our own positions; with one, at the group's, and drop what we have had."""
         if self._opened.done() and not self.group:
             positions = stream_positions(self._intake.cursors.resume_at())
             start = resumed(start, positions, self._opened_us)
@@ -281,7 +283,7 @@ class Subscription:
             group=self.group,
             member=self._member,
             start=start,
-            # What still waits here has used up its part of the window.
+            # What still waits here has used its part of the window.
             credit_bytes=max(self._options.credit_bytes - self._intake.held_bytes, 1),
             paged=True,
             window=self._failing.window if self._by_hand is not None else 0,
@@ -299,4 +301,4 @@ class Subscription:
         self._arrived.set()
         if not self._opened.done():
             self._opened.set_exception(end)
-            self._opened.exception()  # whoever does not wait for it gets it from the iterator
+            self._opened.exception()  # if nobody waits for it, the iterator raises it

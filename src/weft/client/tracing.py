@@ -1,9 +1,9 @@
 """OpenTelemetry: one span per batch sent or handed out, and ``traceparent`` in the headers of events (SDK-02, SEE-03).
 
-All of it only if the application has configured a tracer provider before it connected. Otherwise there is no
-``Tracing``, and an event costs nothing for it. The header of an event names the span it was published in; a batch that
-was published in none begins a trace of its own, which its first event carries. Nodes, gateways and readers add their
-spans to that trace, if it is sampled.
+This happens only if the application has configured a tracer provider before it connected. Otherwise there is no
+``Tracing``, and events cost nothing extra. The header of an event names the span in which it was published. A batch
+that was published outside any span begins a trace of its own, which its first event carries. Nodes, gateways and
+readers add their spans to that trace, if it is sampled.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from weft.model.traces import TRACEPARENT, SpanRef, span_of
 
 PROPAGATOR: Final = TraceContextTextMapPropagator()
 NOTHING: Final = Context()  # no span, whatever the current one is
-LINKS_MAX: Final = 128  # of one span, as OpenTelemetry's own limit has it
+LINKS_MAX: Final = 128  # of one span, the limit of OpenTelemetry itself
 
 
 class Tracing:
@@ -38,7 +38,7 @@ class Tracing:
         return None if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider) else cls()
 
     def headers(self, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
-        """The headers of an event, with the current span in them if there is one."""
+        """The headers of an event, with the current span if there is one."""
         if not trace.get_current_span().get_span_context().is_valid or _is_full(headers):
             return headers
         carrier = dict(headers or {})
@@ -48,8 +48,8 @@ class Tracing:
     def sending(self, topic: str, events: int, publishes: Sequence[Mapping[str, str] | None]) -> Span:
         """A span from the first sending of a batch to its outcome; see ``settled``.
 
-        ``publishes``: the headers that each of its events was published with. The span that all of them were published
-        in is the parent; if they were published in different ones, there are links to these.
+        ``publishes``: the headers with which each of its events was published. If all were published in one span, that
+        is the parent; otherwise there are links to their spans.
         """
         found = _spans_of(publishes)
         one = len(found) == 1 and all(headers and TRACEPARENT in headers for headers in publishes)
@@ -64,8 +64,8 @@ class Tracing:
     def carried(
         self, span: Span, events: int, headers: list[Mapping[str, str] | None] | None
     ) -> list[Mapping[str, str] | None] | None:
-        """The headers of a batch on its way: if none of its events was published in a span, and this one, of the batch,
-        is sampled, the first event carries it."""
+        """The headers of a batch on its way. If none of its events was published in a span, and the batch's own span is
+        sampled, the first event carries that one."""
         context = span.get_span_context()
         known = headers if headers is not None else [None] * events
         if not known or not context.trace_flags & TraceFlags.SAMPLED or _is_full(known[0]):
@@ -76,8 +76,8 @@ class Tracing:
         return [{**(known[0] or {}), TRACEPARENT: own}, *known[1:]]
 
     def handing_out(self, batch: ReceivedBatch) -> list[Span]:
-        """Spans from handing out a batch until the next is asked for: one in each trace that its events belong to, or
-        one of its own. Whoever asks has to end them."""
+        """Begin spans that last from handing out a batch until the next one is asked for: one in each trace of its
+        events, or one of its own. The caller has to end them."""
         topic = batch.stream.topic
         parents: Sequence[SpanRef | None] = batch.sampled_spans() or (None,)
         return [
@@ -91,8 +91,8 @@ class Tracing:
         ]
 
     def handling(self, event: Received) -> AbstractContextManager[Any]:
-        """Around the handling of one event, if it is traced. It is the current span meanwhile, so what is published
-        then belongs to the same trace."""
+        """A span around the handling of one event, if it is traced. It is the current span meanwhile, so what is
+        published then belongs to the same trace."""
         parent = span_of(event.headers)
         if parent is None:
             return nullcontext()

@@ -16,14 +16,14 @@ from weft.model import EventId, Position, parse_node_id
 from weft.wire.mesh import mesh_pb2 as pb
 
 TRACE: Final = "/weft.mesh.v1.Mesh/Trace"
-ASKED_AT_ONCE: Final = 16  # nodes
-ASKED_MAX: Final = 1000  # nodes of a mesh; whoever has more sees the first ones
+ASKED_AT_ONCE: Final = 16  # nodes at a time
+ASKED_MAX: Final = 1000  # nodes of a mesh; in larger ones, only the first are seen
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When something happened, in µs since 1970: at ``at_us`` at the latest, not before ``not_before_us``. The two
-    differ for what is a while ago: nodes remember the less exactly the older it is."""
+    """When something happened, in µs since 1970: at ``at_us`` at the latest, and not before ``not_before_us``. The two
+    differ for older events, because nodes remember these less exactly."""
 
     at_us: int
     not_before_us: int
@@ -35,7 +35,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class EventDelivery:
-    """To a member of a group, or to whoever has this pattern. All empty: it is not for this client to see."""
+    """To a member of a group, or to a subscriber with this pattern. All empty: this client may not see it."""
 
     pattern: str
     group: str
@@ -45,9 +45,9 @@ class EventDelivery:
 
 @dataclass(frozen=True, slots=True)
 class EventHop:
-    """One node on the way. ``kept``: its log has the event. ``stored``: None: not remembered, for it came before
-    ``since_us`` or too long ago. ``groups``: whether each group is done with it. ``trouble``: the node did not answer.
-    """
+    """One node on the way. ``kept``: its log has the event. ``stored`` None: the node does not remember, because the
+    event came before ``since_us`` or too long ago. ``groups``: whether each group has handled it. ``trouble``: the node
+    did not answer."""
 
     node_id: str
     kept: bool = False
@@ -63,7 +63,7 @@ class EventHop:
 @dataclass(frozen=True, slots=True)
 class EventWay:
     """``timestamp_us``: of the event; None: no node that answered has it. ``hops``: in the order in which the event
-    came to them; those that do not have it are last."""
+    came; nodes that do not have it are last."""
 
     event: EventId
     timestamp_us: int | None
@@ -72,7 +72,7 @@ class EventWay:
 
 
 async def way_of(nodes: Nodes, event: EventId) -> EventWay:
-    """Raise what the first node refuses with; of others, what is wrong is part of the answer."""
+    """Raise the refusal of the first node; errors of other nodes are part of the answer."""
     (place,) = stream_positions([Position(event.stream, event.epoch, event.offset)])
     request = pb.TraceRequest(event=place)
     first: pb.TraceReply = await nodes.call(TRACE, request, pb.TraceReply)
@@ -102,7 +102,7 @@ async def way_of(nodes: Nodes, event: EventId) -> EventWay:
 
 
 def _order(hop: EventHop, origin: str) -> tuple[bool, bool, int, str]:
-    """Clocks differ from node to node, so the origin is first whatever they say."""
+    """Clocks differ from node to node, so the origin comes first, whatever they say."""
     at_us = OFFSET_MAX if hop.stored is None else hop.stored.at_us
     return not hop.kept and hop.stored is None, hop.node_id != origin, at_us, hop.node_id
 

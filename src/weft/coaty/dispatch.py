@@ -85,7 +85,7 @@ class Dispatch:
                 self._rejected(error)
 
     def close(self) -> None:
-        """Who observes learns that nothing more comes."""
+        """Tell observers that nothing more comes."""
         for observation in list(self._observations):
             observation.close()
 

@@ -47,7 +47,7 @@ class Responses(Observation[Event[R]], Generic[R]):
     """The answers to a question, as they come. Leaving it ends the subscription that was made for them (COA-09)."""
 
     async def first(self, timeout_s: float = 5.0) -> Event[R]:
-        """The first answer, and no more; TimeoutError if there is none in time."""
+        """The first answer only; TimeoutError if none comes in time."""
         async with self:
             return await self.next(timeout_s)
 

@@ -1,4 +1,4 @@
-"""Who an agent is on the network: a libp2p key, of the moment or kept in a file."""
+"""The identity of an agent on the network: a libp2p key, temporary or stored in a file."""
 
 from __future__ import annotations
 

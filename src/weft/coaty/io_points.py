@@ -36,7 +36,7 @@ from weft.wire.coaty import (
 RAW: Final = "useRawIoValues"  # the property of an IO point whose values are bytes
 KINDS: Final = (CoreType.IO_SOURCE, CoreType.IO_ACTOR)
 
-Observers: TypeAlias = defaultdict[str, WeakSet[Observation[Any]]]  # by IO point; who lets go of one is forgotten
+Observers: TypeAlias = defaultdict[str, WeakSet[Observation[Any]]]  # by IO point; observers that are gone are forgotten
 
 
 class IoPoints:

@@ -18,7 +18,7 @@ COATY_FOUND_MAX: Final = 64  # announced peers dialled at a time
 
 
 class Neighbourhood:
-    """Dials whoever is not connected: bootstrap peers again and again, others when they announce themselves."""
+    """Dials peers that are not connected: bootstrap peers again and again, others when they announce themselves."""
 
     def __init__(
         self, host: Host, namespace: str, bootstrap: Sequence[Multiaddr], interfaces: Sequence[IPv4Address]
@@ -45,7 +45,7 @@ class Neighbourhood:
 
     async def _keep_up(self, address: Multiaddr) -> None:
         while True:
-            with suppress(PeerError):  # not there yet, or not any more
+            with suppress(PeerError):  # not there yet, or no longer
                 await self._host.dial(address)
             await asyncio.sleep(LIBP2P_DISCOVERY_S)
 

@@ -1,7 +1,7 @@
 """Observations: what an agent receives of one kind, as an iterator with a queue that is bounded in events and bytes.
 
-Whoever observes has to read, or to leave: while a queue is full, the agent reads nothing more from its neighbours.
-Leave with ``async with``, ``close()``, or by letting go of the observation.
+An observer has to read, or to leave: while a queue is full, the agent reads nothing more from its neighbours. Leave
+with ``async with``, ``close()``, or by letting go of the observation.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ class Observation(Generic[T]):
     """Events from when it was made until it is closed."""
 
     def __init__(self, leave: Callable[[], None], taken: Callable[[], None]) -> None:
-        """``leave`` is called on the loop, once, when nobody observes any more; ``taken`` whenever there is room again.
+        """``leave`` is called once, on the loop, when nobody observes any longer; ``taken`` whenever there is room
+        again.
 
-        Neither may hold on to the observation, or nobody could let go of it.
+        Neither may keep a reference to the observation, or it would never be freed.
         """
         self._queue: deque[tuple[T, int]] = deque()
         self._queue_bytes = 0
@@ -52,7 +53,7 @@ class Observation(Generic[T]):
         )
 
     def close(self) -> None:
-        """Observe no more. Who is waiting for the next event learns that there is none."""
+        """Stop observing. A reader that waits for the next event learns that there is none."""
         self._is_closed = True
         self._queue.clear()
         self._queue_bytes = 0

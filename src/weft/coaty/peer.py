@@ -1,4 +1,4 @@
-"""The network side of an agent: its host, Floodsub, neighbours, who is alive, and when it may speak."""
+"""The network side of an agent: its host, Floodsub, its neighbours, which of them are alive, and when it may speak."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from weft.wire.libp2p.floodsub import Subscription
 
 
 class Tap:
-    """What a bridge hears of a namespace besides what it observes. An agent has one that does nothing."""
+    """What a bridge hears in a namespace beside what it observes. An ordinary agent has one that does nothing."""
 
     def heard(self, message: floodsub.Message) -> bool:
         """A message on a topic that we are subscribed to. Whether our own observers get it as well."""
@@ -44,7 +44,7 @@ class Tap:
         """A neighbour of our namespace is there. Once, until it has left."""
 
     def left(self, peer: PeerId) -> None:
-        """A neighbour has no connection any more."""
+        """A neighbour has no connection any longer."""
 
     def wants(self, peer: PeerId, changes: Sequence[Subscription]) -> None:
         """A neighbour, of our namespace or not, changed its subscriptions."""

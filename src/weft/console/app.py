@@ -115,7 +115,7 @@ class Console:
         self._looking.add_done_callback(_tell_defect)
 
     async def close(self) -> None:
-        """Pages are told, and nobody is signed in any more. What asks later is told, too. May be called again."""
+        """Tell the pages, and sign everybody out. Later requests are told, too. May be called again."""
         self._why_not = "this node is shutting down"
         for feed in list(self._feeds):
             feed.end(self._why_not)
@@ -130,7 +130,7 @@ class Console:
         await parts.asking.close()
 
     async def _look(self, parts: ConsoleParts) -> None:
-        """Remember how far behind groups are; end sessions that are over, with what they have open."""
+        """Remember how far behind groups are; end sessions that are over, with everything they have open."""
         while True:
             self._history.add(time.time(), await parts.group_lags())
             self.sessions.end_old(time.monotonic())
@@ -268,7 +268,7 @@ class Console:
         return {}
 
     async def _pipelines(self, parts: ConsoleParts, request: Request, asker: Asker) -> View:
-        """What pipelines told of themselves: for whoever may read their bucket."""
+        """What pipelines report about themselves, for callers that may read their bucket."""
         asker.caller.check_subscribe(Pattern(right_to(PIPELINES_BUCKET)))
         return pipelines_view(parts.pipelines(), time.time_ns() // 1000)
 
@@ -310,7 +310,7 @@ class Console:
         feed: Feed,
         content: AsyncGenerator[bytes, None],
     ) -> AsyncIterator[bytes]:
-        """The content, as long as the session lasts and the key is good."""
+        """The content, as long as the session lasts and the key is valid."""
         connection = request.scope.get("state", {}).get("connection")
         async with aclosing(content):
             with watching, ExitStack() as stack:

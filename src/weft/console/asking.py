@@ -1,8 +1,4 @@
-"""The same question to this node and to others, in the name of whoever is signed in.
-
-Here it is answered by the methods that serve gRPC clients; elsewhere it is a gRPC call that carries the caller's own
-key. So every node checks the rights itself, and a node that does not know the key says so.
-"""
+"""The same question to this node and to others, in the name of the user who is signed in."""
 
 from __future__ import annotations
 
@@ -52,7 +48,7 @@ class CannotAsk(PeerError):
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Somebody who is signed in: rights for this node, and the key for others."""
+    """A user who is signed in: rights for this node, and the key for others."""
 
     caller: Caller
     key: Secret[str] | None

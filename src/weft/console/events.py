@@ -65,7 +65,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A stream at a node that has it: offsets from ``first`` up to, not including, ``end``."""
+    """A stream at a node that has it: offsets from ``first`` up to but not including ``end``."""
 
     node_id: NodeId
     stream: Stream

@@ -92,5 +92,5 @@ class Sessions:
 
 
 def _mark(token: bytes) -> bytes:
-    """What is kept of a token. Whoever sees this node's memory of it cannot make the cookie."""
+    """What is stored of a token. Somebody who sees this node's memory of it cannot make the cookie."""
     return sha256(b"weft console session\0" + token).digest()

@@ -28,7 +28,8 @@ def me_view(caller: Caller) -> View:
 def mesh_view(
     me: str, peers: Mapping[str, pb.PeersReply | WeftError], statuses: Mapping[str, pb.StatusReply | WeftError]
 ) -> View:
-    """Every node that gossip knows of, with what it says itself if it could be asked; and the links between them."""
+    """Every node that gossip knows, with what it reports about itself if it could be asked; and the links between
+    them."""
     known: dict[str, pb.PeerInfo] = {}
     mine = peers[me]
     assert not isinstance(mine, WeftError), "this node has answered"
@@ -123,7 +124,8 @@ def _ends(one: str, other: str) -> tuple[str, str]:
 
 
 def topics_view(replies: Mapping[str, pb.TopicsReply | WeftError]) -> View:
-    """Every topic once. Copies of one stream are at several nodes, so figures are those of the node that has most."""
+    """Every topic once. Several nodes have copies of one stream, so the figures are those of the node that has the
+    most."""
     topics: dict[str, View] = {}
     more = False
     for node, reply in replies.items():

@@ -1,4 +1,4 @@
-"""What a node decides: inputs in, effects out. No I/O, no clock; it has the log, and a runtime that does the rest.
+"""What a node decides: inputs in, effects out. No I/O, no clock; it owns the log, and a runtime does the rest.
 
 >>> from weft.core.messages import Publish, PublishAll, Synced
 >>> from weft.log import MemoryStore, open_store
@@ -17,15 +17,15 @@
 Read in this order:
 
 - ``messages``       all inputs and effects
-- ``broker``         the whole, as one step function
+- ``broker``         all of it, as one step function
 - ``receipts``       what publishers are owed
 - ``subscriptions``, ``beginnings``   delivery to this node's subscribers, and where they start
 - ``routes``         what membership says, as trees and interest
 - ``replication``    links: ``outgoing`` and ``incoming`` copies, and ``plain`` peers that know only four messages
 - ``past``           copies that begin in the middle, and what came before
 - ``groups``, ``group_work``          members that share streams
-- ``topics``         the mesh's own topics
-- ``views``          how it all looks to people
+- ``topics``         topics that belong to the mesh itself
+- ``views``          what people get to see of it
 """
 
 from weft.core.broker import Broker

@@ -1,8 +1,8 @@
 """Where a subscription begins in a stream.
 
-In a stream that the log has when the subscription is opened, that is known at once. Streams may be heard of later, and
-their history may still be on its way from another node: then the place may have to be looked for as events come in
-(``Search``).
+If the log has the stream when the subscription is opened, the place is known at once. But this node may hear of a
+stream later, and its history may still be on its way from another node: then the place may have to be searched for as
+events come in (``Search``).
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ Floors: TypeAlias = Mapping[StreamKey, int]
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Begin at the first event at or after a time; if ``floored``, at the floor of the stream at the latest.
+    """Begin at the first event at or after a time; if ``floored``, no later than the floor of the stream.
 
-    The floor is where a stream ended when the node that sends it heard of our interest: what comes from there on is
+    The floor is where the stream ended when the node that sends it heard of our interest. Everything from there on is
     new, whatever its timestamps say.
     """
 
     timestamp_us: int
     floored: bool = False
-    archived: int | None = None  # where that is in the archive table, if it is there
+    archived: int | None = None  # its offset in the archive table, if the table has it
 
     def find(self, log: Log, key: StreamKey, floors: Floors, pasts: Pasts) -> int | None:
-        """The offset, or None as long as it is not there yet."""
+        """Find the offset; None while it is not there yet."""
         stream, epoch = key
         info = log.info(stream, epoch)
         if pasts.lacks(info, since_us=max(self.timestamp_us, SINCE_EVER_US)):
@@ -55,18 +55,18 @@ class Search:
         return None
 
 
-EARLIEST: Final = Search(NO_TIME_US)  # in a copy that begins in the middle: once its past is there
+EARLIEST: Final = Search(NO_TIME_US)  # in a copy that begins in the middle, this waits for its past
 
 
 @dataclass(frozen=True, slots=True)
 class Beginnings:
     """The beginnings of one subscription. ``opened_us``: the wall clock when it was opened.
 
-    ``has_history``: of a group, that it has been there before. Streams in which it has no position are then new to it,
-    and it begins at their first event: nothing that came while its members were away is missed.
+    ``has_history``: it belongs to a group that has been used before. Then streams without a position are new to the
+    group, and it begins at their first event, so that it misses nothing that came while its members were away.
 
-    A start may name a hundred thousand positions: ``read_some`` takes them in. ``archived``: topics of which an archive
-    table may have what the log does not.
+    A start may name a hundred thousand positions, so ``read_some`` takes them in pieces. ``archived`` says for which
+    topics an archive table may have what the log does not.
     """
 
     me: NodeId
@@ -74,18 +74,18 @@ class Beginnings:
     opened_us: int
     has_history: bool = False
     archived: Archived = nothing_archived
-    named: dict[StreamKey, int] = field(init=False, default_factory=dict)  # offsets that the start names
-    unread: Iterator[Position] = field(init=False)  # those that are not in there yet
+    named: dict[StreamKey, int] = field(init=False, default_factory=dict)  # the offsets that the start names
+    unread: Iterator[Position] = field(init=False)  # positions that ``read_some`` has not taken yet
 
     def __post_init__(self) -> None:
         positions = self.start.positions if isinstance(self.start, FromPositions) else ()
         object.__setattr__(self, "unread", iter(positions))
 
     def read_some(self, count: int, log: Log | None = None, elsewhere: Container[StreamKey] = ()) -> bool:
-        """Take in so many of the positions; whether that was all.
+        """Take in so many of the positions; return whether that was all.
 
-        With ``log``, raise UnknownStream for positions in our own streams that neither it has nor are ``elsewhere``:
-        they went with a lost disk. Other nodes' streams may still be on their way.
+        With ``log``, raise UnknownStream for positions in our own streams that are neither in the log nor
+        ``elsewhere``: these were lost with a disk. Streams of other nodes may still be on their way.
         """
         some = list(islice(self.unread, count))
         for each in some:
@@ -105,12 +105,12 @@ class Beginnings:
 
     @property
     def looks_back(self) -> bool:
-        """Whether it may begin before what the log has, at a place that is not named."""
+        """Whether it may begin before what the log has, at a place that the start does not name."""
         return self.start not in (Edge.LATEST, Edge.OWN)
 
     @property
     def looks_since_us(self) -> int | None:
-        """Since when, in that case; None: since ever."""
+        """The time since which it wants events in that case; None: since ever."""
         match self.start:
             case FromTime(timestamp_us):
                 return timestamp_us
@@ -120,9 +120,11 @@ class Beginnings:
                 return None
 
     def at_opening(self, info: StreamInfo, *, live: bool) -> int | Search:
-        """In a stream that the log has when the subscription is opened. PositionExpired, PositionAhead.
+        """Where to begin in a stream that the log has when the subscription is opened. Raise PositionExpired or
+        PositionAhead.
 
-        ``live``: this node gets its events as they come. If not, there may be more elsewhere that is not new.
+        ``live``: this node gets the stream's events as they come. If not, other nodes may have more events that are not
+        new.
         """
         match self.start:
             case Edge.EARLIEST:
@@ -142,7 +144,7 @@ class Beginnings:
                 assert_never(self.start)
 
     def later(self, info: StreamInfo) -> int | Search:
-        """In a stream that is heard of only now."""
+        """Where to begin in a stream that this node hears of later."""
         is_new = info.stream.origin == self.me  # nobody can have published to it before
         match self.start:
             case Edge.EARLIEST:
@@ -161,8 +163,8 @@ class Beginnings:
 
     @property
     def since_us(self) -> int:
-        """Since when it wants what there is: where copies that are made for it may begin. Positions that are earlier
-        than that are no harm: then the past is fetched."""
+        """Since when it wants events: copies that are made for it may begin there. Positions earlier than that do no
+        harm, because the past is fetched for them."""
         match self.start:
             case Edge.EARLIEST:
                 return SINCE_EVER_US
@@ -178,9 +180,10 @@ class Beginnings:
     def _checked(self, info: StreamInfo, offset: int) -> int:
         facts = {"epoch": info.epoch, "earliest": info.start, "latest": info.end}
         if offset < info.start and info.late_us is None and not self.archived(info.stream.topic):
-            # If it is late, the past may still be fetched; and what a table has is found out where it is read.
+            # If the copy is late, its past may still be fetched. What an archive table has is found out when it is
+            # read.
             raise PositionExpired(f"offset {offset} of {info.stream} has expired", **facts)
-        if offset > info.end and info.stream.origin == self.me:  # a copy may still be on its way there
+        if offset > info.end and info.stream.origin == self.me:  # in others, a copy may be on its way
             raise PositionAhead(f"offset {offset} of {info.stream} has not been given yet", **facts)
         return offset
 

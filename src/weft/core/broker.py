@@ -1,7 +1,7 @@
-"""The core of a node: inputs in, effects out. It has the log, and decides; the runtime does.
+"""The core of a node: inputs in, effects out. It owns the log and decides; the runtime acts.
 
 Receipts, deliveries, copies to peers and acknowledgements come only out of a ``Synced`` step, or later from what such a
-step made durable: nothing that could still be lost is ever told to anybody.
+step made durable. So nobody is ever told of something that could still be lost.
 """
 
 from __future__ import annotations
@@ -78,16 +78,16 @@ from weft.model import NodeId, Pattern, Stream, Topic
 from weft.model.key_value import KV_PREFIX
 from weft.routing import SINCE_EVER_US, Pieces, finished
 
-NOTHING_DUE: Final = (None,) * 7  # as mostly, which is seen at one look
+NOTHING_DUE: Final = (None,) * 7  # the usual case, recognised by one comparison
 OWN_STREAMS_KEPT: Final = 16_384  # made once for many events; about 3 MiB
-ROUTES_DELAY_S: Final = 0.01  # changes of the mesh that come together are looked at once
-INTEREST_DELAY_S: Final = 0.02  # subscriptions that come together are told together
-INTEREST_PATTERN_S: Final = 0.0001  # 10,000 patterns: 80 ms to find what to tell, 17 KB for every node, once a second
-TOLD_AT_ONCE: Final = 128  # patterns of which it is found out in one step: a millisecond or two
+ROUTES_DELAY_S: Final = 0.01  # changes of the mesh within this time are handled together
+INTEREST_DELAY_S: Final = 0.02  # subscriptions within this time are announced together
+INTEREST_PATTERN_S: Final = 0.0001  # 10,000 patterns take 80 ms to sort out and 17 KB for every node, once a second
+TOLD_AT_ONCE: Final = 128  # patterns that are sorted out in one step: a millisecond or two
 
 
 class Broker:
-    """``wall_offset_s``: what the wall clock is ahead of ``now_s``, in seconds since 1970."""
+    """``wall_offset_s``: how far the wall clock, in seconds since 1970, is ahead of ``now_s``."""
 
     def __init__(self, me: NodeId, log: Log, settings: BrokerSettings, wall_offset_s: float) -> None:
         self.me = me
@@ -99,25 +99,27 @@ class Broker:
         self.group_work = GroupWork(me, log, self.subscriptions, settings.groups, wall_offset_s)
         self.calls = Calls(me, self.routes)
         self._own_stream = lru_cache(OWN_STREAMS_KEPT)(partial(_own_stream, me))
-        self._copies_of = lru_cache(OWN_STREAMS_KEPT)(settings.copies_of)  # of topics: more of them than others need
+        self._copies_of = lru_cache(OWN_STREAMS_KEPT)(settings.copies_of)  # by topic: some need more copies
         self._settings = settings
         self._wall_offset_s = wall_offset_s
         self._owed = OwedReceipts(self.replication.copies_at)
         self._known: set[StreamKey] = {(info.stream, info.epoch) for info in log.streams()}
-        self._routes_due_s: float | None = None  # when to look at changes of the mesh
+        self._routes_due_s: float | None = None  # when to handle changes of the mesh
         self._interest_due_s: float | None = None
         self._interest_told: TellInterest | None = None
-        self._telling: Pieces[TellInterest] | None = None  # what to tell is being found out
+        self._telling: Pieces[TellInterest] | None = None  # set while the announcement is being worked out
         self._wished: dict[Pattern, int] = {}
         self._interest_told_s = float("-inf")
-        self._dead_topics = self.group_work.groups.dead_topics  # as they were when interest was last looked at
+        self._dead_topics = self.group_work.groups.dead_topics  # as they were when interest was last worked out
         self._interest_pause_s = INTEREST_DELAY_S
-        # In this turn of the loop, which a tick begins: hundreds of steps may take so long that it is due again.
-        self._has_followed = False  # the routes
-        self._has_told = False  # what is wanted here
+        # In this turn of the loop, which a tick begins. Hundreds of steps may take so long that the work is due again
+        # in the same turn.
+        self._has_followed = False  # the changes of the mesh were handled
+        self._has_told = False  # the interest was announced
 
     def start(self, now_s: float) -> list[Effect]:
-        """Before any step: what the log knows of groups, and what this node wants of the mesh."""
+        """Take what the log knows about groups, and announce what this node wants of the mesh. Call it before any
+        step."""
         effects = self.group_work.start(now_s)
         self._interest_due_s = now_s
         has_buckets = any(stream.topic.startswith(KV_PREFIX) for stream, _ in self._known)
@@ -126,7 +128,7 @@ class Broker:
     # --- inputs and time -----------------------------------------------------------------------------------------
 
     def get_timer(self) -> float | None:
-        """When to call ``step`` with a ``Tick``; None: not before something else happens. Asked after every step."""
+        """When to call ``step`` with a ``Tick``; None: not until something else happens. Ask after every step."""
         replication = self.replication
         if self.subscriptions.busy or replication.busy or self._telling is not None:
             return 0.0
@@ -148,7 +150,8 @@ class Broker:
         return [*effects, *self._ended(ended, now_s)] if ended else effects
 
     def _ended(self, ended: list[int], now_s: float) -> list[Effect]:
-        """We ended these: their streams are free for other members, and nobody here wants what they wanted."""
+        """Clean up after subscriptions that we ended: their streams are free for other members, and their patterns are
+        no longer wanted."""
         self._interest_changed(now_s)
         return [effect for number in ended for effect in self.group_work.leave(number, now_s)]
 
@@ -194,7 +197,7 @@ class Broker:
                 assert_never(event)
 
     def _settle(self, now_s: float) -> list[Effect]:
-        """What every step ends with: what has become possible to send, and what has become due to say."""
+        """End a step: send what can be sent now, and announce what is due."""
         effects: list[Effect] = []
         replication = self.replication
         is_due = _is_due(self._routes_due_s, now_s) or _is_due(replication.orphans_due_s, now_s)
@@ -247,18 +250,19 @@ class Broker:
                     self._owed.add(Owed(publish.request, outcome, copies, now_s + self._settings.copies_timeout_s))
                     self._copied_later(outcome, copies)
             elif isinstance(outcome, SequenceReused):
-                # It says where the first batch is, which has to be durable by then.
+                # The receipt says where the first batch is, and that has to be durable by then.
                 self._owed.refuse(Refused(publish.request, outcome), log.appended)
             else:
                 assert isinstance(outcome, WeftError), "one or the other"
                 effects.append(Refused(publish.request, outcome))
         if alone:
             self._owed.add_alone(alone, log.appended)
-        # Batches that were sent again may be durable long since: then no sync will follow them.
+        # Batches that were sent again may have been durable for long: then no sync will follow for them.
         return [*effects, *self._owed.synced(log.synced)] if log.appended == log.synced else effects
 
     def _publish_as_one(self, publishes: Sequence[Publish]) -> list[Effect]:
-        """All of them, or none. Their receipts are for this node alone; copies are made as the topics have it."""
+        """Publish all of them or none. Their receipts are for this node alone; the topics decide how many copies are
+        made."""
         try:
             outcomes = self.log.append_as_one(
                 [(self._own_stream(each.topic, each.partition), each.batch) for each in publishes]
@@ -276,7 +280,7 @@ class Broker:
             self.replication.keep_copies((outcome.stream, outcome.epoch), copies)
 
     def _synced(self, synced: Synced, now_s: float) -> list[Effect]:
-        """Receipts first; then everybody who waits for the events."""
+        """Receipts first; then wake everybody who waits for the events."""
         effects = self._owed.synced(synced.ticket)
         for key in synced.advanced:
             if key not in self._known:
@@ -361,7 +365,7 @@ class Broker:
         return self._tell_on()
 
     def _tell_on(self) -> list[Effect]:
-        """Go on finding out what to tell the mesh: a piece in each turn of the loop."""
+        """Go on working out the announcement to the mesh, one piece in each turn of the loop."""
         assert self._telling is not None, "it was begun"
         try:
             next(self._telling)
@@ -377,11 +381,11 @@ class Broker:
         return [tell]
 
     def _wishes(self) -> dict[Pattern, int]:
-        """What this node wants, and since when. As long as a pattern is wanted since some time, that stays the earliest
-        of those who wanted it: so who comes and goes is no news to the mesh."""
+        """What this node wants, and since when. While a pattern stays wanted, its earliest time stays, too, so that
+        subscribers that come and go are no news to the mesh."""
         plain = self._settings.plain_patterns if self.replication.plain else ()
         dead = map(Pattern, self.group_work.groups.dead_topics)
-        serving = dict.fromkeys(self.calls.patterns(), SINCE_EVER_US)  # told to whoever asks, nothing is copied for it
+        serving = dict.fromkeys(self.calls.patterns(), SINCE_EVER_US)  # announced; nothing is copied for it
         wishes = {**serving, **self.subscriptions.wishes(), **dict.fromkeys((*plain, *dead), SINCE_EVER_US)}
         if not self._settings.late_copies:
             wishes = dict.fromkeys(wishes, SINCE_EVER_US)
@@ -417,7 +421,7 @@ class Broker:
                 self.replication.link_down(peer)
                 effects += self.calls.link_down(peer)
                 self._keep_copies()
-                self._interest_changed(now_s)  # a plain peer cannot say what it wants: we do
+                self._interest_changed(now_s)  # a plain peer cannot say what it wants, so we do
             case MemberKnown(state):
                 changed = self.routes.know(state)
                 effects += self.group_work.member_known(state, now_s)

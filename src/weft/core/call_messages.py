@@ -1,7 +1,7 @@
-"""What goes into the machine of requests and replies (``calls``), and what comes out.
+"""Inputs and effects of the machine for requests and replies (``calls``).
 
-A call is one request with all its replies. The node of the asker gives it a number; with that node's name it is unique
-in the mesh. Nothing of it is ever written to a disk.
+A call is one request with all its replies. The asker's node gives it a number, which is unique in the mesh together
+with that node's name. Nothing of a call is ever written to a disk.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Final, NamedTuple, TypeAlias
 from weft.limits import MIB
 from weft.model import NodeId, Pattern, Topic
 
-CALL_PAYLOAD_BYTES_MAX: Final = 1 * MIB  # of a request or a reply: it is held in memory on its way; more is a stream
+CALL_PAYLOAD_BYTES_MAX: Final = 1 * MIB  # of a request or a reply, which is held in memory; more is a stream
 CALL_TIMEOUT_S_MAX: Final = 86_400.0  # of a call with all its replies
 CALL_ERROR_CHARS_MAX: Final = 1024  # of the message that a failed handler answers with
-CALL_HOPS_MAX: Final = 64  # nodes that a frame passes: views of the mesh may differ, and then it could go in circles
-CALL_WINDOW: Final = 16  # replies of one call that are sent and not yet taken
+CALL_HOPS_MAX: Final = 64  # nodes that a frame passes: where views of the mesh differ, it could go in circles
+CALL_WINDOW: Final = 16  # replies of one call that were sent and not taken yet
 CALL_SLOTS_MAX: Final = 4096  # requests that one server has in hand at once
 
 
@@ -29,7 +29,7 @@ class CallKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """``timeout_s``: for all replies together. ``durable``: whoever answers publishes the reply, too."""
+    """``timeout_s``: for all replies together. ``durable``: the server publishes the reply, too."""
 
     topic: Topic
     payload: bytes
@@ -44,7 +44,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """``last``: no more follow. ``failed``: the handler has failed, and this says why. ``event``: where it is kept."""
+    """``last``: no more replies follow. ``failed``: the handler has failed, and this text says why. ``event``: where a
+    durable reply is kept."""
 
     payload: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -54,12 +55,12 @@ class Reply:
 
 
 class CallFault(Enum):
-    """Why a call has no reply. What was certainly given to no server may be given to another."""
+    """Why a call has no reply. A request that certainly reached no server may be given to another one."""
 
     NO_SERVER = "no-server"  # nobody serves the topic
-    BUSY = "busy"  # those who do have no room for more
-    UNREACHABLE = "unreachable"  # the way to who does is broken
-    LOST = "lost"  # the server, or the way to it, was lost with the request in hand: it may have been handled
+    BUSY = "busy"  # those that serve it have no room for more
+    UNREACHABLE = "unreachable"  # the way to a server is broken
+    LOST = "lost"  # the server, or the way to it, was lost while it had the request: it may have been handled
     TIMED_OUT = "timed-out"
 
 
@@ -77,12 +78,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Nobody waits for replies any more."""
+    """Nobody waits for replies any longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """The asker has taken so many replies more."""
+    """The asker has taken this many more replies."""
 
     count: int
 
@@ -92,8 +93,8 @@ CallBody: TypeAlias = Question | Reply | Refusal | Cancel | Took
 
 @dataclass(frozen=True, slots=True)
 class CallFrame:
-    """From one node to another, over those in between. ``slots``: how much the server's node can do at once; ``index``:
-    which reply of the call it is, so that one that is missing is noticed."""
+    """From one node to another, over those in between. ``slots``: how much the server's node can do at once. ``index``:
+    the number of the reply within its call, so that a missing one is noticed."""
 
     source: NodeId
     target: NodeId
@@ -109,7 +110,7 @@ class CallFrame:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """``probe``: only say whether somebody serves the topic."""
+    """``probe``: only find out whether somebody serves the topic."""
 
     number: int
     question: Question
@@ -129,7 +130,7 @@ class TookReplies:
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """A client of this node serves topics, up to so many requests at once."""
+    """A client of this node serves topics, with at most this many requests at once."""
 
     server: int
     pattern: Pattern
@@ -138,7 +139,7 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class StopServing:
-    """It takes no more requests, and still answers those in hand."""
+    """The server takes no more requests, but still answers those it has."""
 
     server: int
 
@@ -150,7 +151,7 @@ class ServerGone:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A reply to what was handed to this server by that number."""
+    """A reply to the request that this server got under that number."""
 
     server: int
     handle: int
@@ -170,7 +171,7 @@ CallInput: TypeAlias = Ask | CancelCall | TookReplies | Serve | StopServing | Se
 
 @dataclass(frozen=True, slots=True)
 class Replied:
-    """For the asker of this number."""
+    """A reply for the asker of this number."""
 
     number: int
     reply: Reply
@@ -178,7 +179,7 @@ class Replied:
 
 @dataclass(frozen=True, slots=True)
 class CallFailed:
-    """The same, and nothing more comes."""
+    """The call of this asker has failed, and nothing more comes."""
 
     number: int
     fault: CallFault
@@ -196,7 +197,7 @@ class Handed:
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """Nobody waits for replies to that any more."""
+    """Nobody waits for replies to that request any longer."""
 
     server: int
     handle: int
@@ -204,7 +205,7 @@ class HandedOver:
 
 @dataclass(frozen=True, slots=True)
 class HandedTook:
-    """So many replies to that are taken."""
+    """The asker has taken this many replies to that request."""
 
     server: int
     handle: int

@@ -1,14 +1,12 @@
 """Requests and replies in memory: who serves a topic, which of them gets a request, and the way back (CON-04).
 
-1. A client that serves topics is a server of its node. The node tells the mesh so, as interest in
-   ``weft.serve.<pattern>``: topics of that name have no events.
-2. The node of the asker picks one of the nodes that serve the topic, by turns and by what each can do at once. That
-   node gives the request to one of its servers, or has it wait for one.
-3. A request is given to one server at most. As long as it was given to none, it may go to another node; after that the
-   asker hears of whatever happens, and nobody else gets it.
-4. Frames go from node to node along the shortest paths. Nothing of a call is in any log, and a frame that is lost with
-   a link is lost: the asker's node notices when the link was its own or the server's node is out of reach, and is told
-   by the nodes in between of links of theirs (``passing``).
+1. A client that serves topics is a server of its node. The node announces this to the mesh as interest in
+``weft.serve.<pattern>``; there are no events on such topics. 2. The asker's node picks one of the nodes that serve the
+topic, in turns weighted by how much each can do at once. That node gives the request to one of its servers, or lets it
+wait for one. 3. A request goes to at most one server. Until one has it, it may go to another node. After that nobody
+else gets it, and the asker hears of anything that goes wrong. 4. Frames go from node to node along the shortest paths.
+Nothing of a call is in any log, so a frame that is lost with a link is lost. The asker's node notices this if the link
+was its own or the server's node is out of reach; of other links, the nodes in between tell it (``passing``).
 """
 
 from __future__ import annotations
@@ -56,22 +54,22 @@ from weft.routing import Trie
 
 SERVE_PREFIX: Final = "weft.serve."
 CALLS_WAITING_MAX: Final = 4096  # requests at one node that wait for a server; more are refused
-CALLS_RECENT_MAX: Final = 16_384  # calls that are over and known: a frame that comes twice is not taken twice
+CALLS_RECENT_MAX: Final = 16_384  # finished calls that are remembered, so that a frame that comes twice counts once
 CALLS_WAITING_BYTES_MAX: Final = 64 * MIB  # likewise
-TURNS_KEPT_MAX: Final = 4096  # topics whose servers are taken by turns; others begin again
-EXPIRY_SLACK_S: Final = 1.0  # the asker is quicker to give up than the nodes
+TURNS_KEPT_MAX: Final = 4096  # topics whose turns are remembered; others begin again
+EXPIRY_SLACK_S: Final = 1.0  # the asker gives up sooner than the nodes
 
 Effects = list[CallEffect | SendCall]
 
 
 def serving(name: Topic | Pattern) -> Pattern:
-    """What a node that serves this is interested in."""
+    """The interest that a node with this server announces."""
     return Pattern(f"{SERVE_PREFIX}{name}")
 
 
 @dataclass(slots=True)
 class Server:
-    """A client of this node that serves. ``turn``: when it was last given something."""
+    """A client of this node that serves. ``turn``: when it last got a request."""
 
     id: int
     pattern: Pattern
@@ -87,15 +85,15 @@ class Server:
 
 @dataclass(slots=True)
 class Asked:
-    """A call of a client of this node. ``at``: the node that has it; ``via``: the peer that it went to."""
+    """A call of a client of this node. ``at``: the node that has it. ``via``: the peer to which it was sent."""
 
     question: Question
     tried: set[NodeId] = field(default_factory=set)
     at: NodeId | None = None
     via: NodeId | None = None
-    replies: int = 0  # that have come
-    busy: bool = False  # somebody who serves had no room
-    broken: bool = False  # there was no way to somebody who serves
+    replies: int = 0  # replies that have come
+    busy: bool = False  # a node that serves the topic had no room
+    broken: bool = False  # there was no way to a node that serves the topic
 
 
 @dataclass(slots=True)
@@ -105,8 +103,8 @@ class Taken:
     question: Question
     server: Server | None = None
     handle: int = 0
-    replies: int = 0  # that were sent
-    untaken: int = 0  # of them, those that the asker has not taken
+    replies: int = 0  # replies that were sent
+    untaken: int = 0  # replies that were sent and that the asker has not taken yet
 
 
 class Calls:
@@ -115,7 +113,7 @@ class Calls:
     def __init__(self, me: NodeId, routes: Routes) -> None:
         self._me = me
         self._routes = routes
-        self._links: set[NodeId] = set()  # peers that know of calls
+        self._links: set[NodeId] = set()  # peers that know calls
         self._servers: dict[int, Server] = {}
         self._patterns: Trie[int] = Trie()
         self._asked: dict[int, Asked] = {}
@@ -125,16 +123,16 @@ class Calls:
         self._waiting_bytes = 0
         self._recent: OrderedDict[CallKey, None] = OrderedDict()
         self._handles = 0
-        self._slots: dict[tuple[NodeId, Topic], int] = {}  # as other nodes have last said
-        self._outside: Counter[tuple[NodeId, Topic]] = Counter()  # calls of ours that nodes have
+        self._slots: dict[tuple[NodeId, Topic], int] = {}  # as the other nodes said last
+        self._outside: Counter[tuple[NodeId, Topic]] = Counter()  # how many of our calls each node has
         self._turns: OrderedDict[Topic, dict[NodeId, float]] = OrderedDict()
         self._passing = Passing()
-        self._deadlines: list[tuple[float, NodeId, int]] = []  # of calls, some of which are over
+        self._deadlines: list[tuple[float, NodeId, int]] = []  # of calls, including some that are over
 
     # --- what there is to see ------------------------------------------------------------------------------------
 
     def patterns(self) -> set[Pattern]:
-        """What this node tells the mesh."""
+        """What this node announces to the mesh."""
         return {serving(each.pattern) for each in self._servers.values() if each.is_open}
 
     @property
@@ -143,7 +141,7 @@ class Calls:
 
     @property
     def in_hand(self) -> int:
-        """Requests that servers of this node have."""
+        """How many requests the servers of this node have."""
         return len(self._taken) - self._waiting_count
 
     @property
@@ -156,11 +154,11 @@ class Calls:
         return sorted(found | {self._me} if self._here(topic) else found)
 
     def count(self, topic: Topic) -> int:
-        """Servers of this node for a topic."""
+        """How many servers this node has for a topic."""
         return len(self._here(topic))
 
     def next_hop(self, target: NodeId) -> NodeId | None:
-        """The peer that frames for this node go to; None if there is no way."""
+        """The peer to which frames for this node go; None if there is no way."""
         if target in self._links:
             return target
         hop = self._routes.topology.parent(target, self._me)
@@ -225,7 +223,7 @@ class Calls:
         return self._place(number, asked)
 
     def _candidates(self, asked: Asked) -> dict[NodeId, tuple[int, NodeId | None]]:
-        """Nodes that were not tried yet, with how much each can do at once, and the way there."""
+        """Nodes that were not tried yet: how much each can do at once, and the way there."""
         topic = asked.question.topic
         found: dict[NodeId, tuple[int, NodeId | None]] = {}
         for node in self.who(topic):
@@ -240,7 +238,7 @@ class Calls:
         return found
 
     def _place(self, number: int, asked: Asked) -> Effects:
-        """Give it to the next one who may have room."""
+        """Give the request to the next node that may have room."""
         key, topic = CallKey(self._me, number), asked.question.topic
         effects: Effects = []
         while candidates := self._candidates(asked):
@@ -263,7 +261,7 @@ class Calls:
         self._outside[node, asked.question.topic] += 1
 
     def _come_back(self, asked: Asked) -> None:
-        """Nobody has it."""
+        """Note that no node has it."""
         if asked.at is not None:
             place = asked.at, asked.question.topic
             self._outside[place] -= 1
@@ -272,13 +270,13 @@ class Calls:
             asked.at = asked.via = None
 
     def _forget(self, number: int) -> None:
-        """It is over."""
+        """Forget a call that is over."""
         asked = self._asked.pop(number, None)
         if asked is not None:
             self._come_back(asked)
 
     def _pick(self, topic: Topic, slots: dict[NodeId, int]) -> NodeId:
-        """By turns, each as often as it can do more than others (smooth weighted round robin)."""
+        """Pick nodes in turns, and those that can do more accordingly more often (smooth weighted round robin)."""
         if len(slots) == 1:
             return next(iter(slots))
         weights = {node: max(count - self._outside[node, topic], 0) for node, count in slots.items()}
@@ -362,7 +360,7 @@ class Calls:
         return effects
 
     def _unserved(self) -> Effects:
-        """What waits for servers that are there no more goes elsewhere."""
+        """Send requests elsewhere whose servers are gone."""
         effects: Effects = []
         for topic in [each for each in self._waiting if not self._here(each)]:
             for key in self._waiting.pop(topic):
@@ -372,7 +370,7 @@ class Calls:
         return effects
 
     def _take(self, key: CallKey, question: Question) -> Effects | Refusal:
-        """Give it to one of our servers, or have it wait for one."""
+        """Give a request to one of our servers, or let it wait for one."""
         servers = self._here(question.topic)
         if not servers:
             return Refusal(CallFault.NO_SERVER)
@@ -399,7 +397,7 @@ class Calls:
         return Handed(server.id, taken.handle, taken.question)
 
     def _work(self, server: Server) -> Effects:
-        """It has room: what waited longest of each topic, in turn."""
+        """A server has room: give it the requests that have waited longest, one topic after the other."""
         effects: Effects = []
         for topic in [each for each in self._waiting if server.id in self._patterns.match(each)]:
             line = self._waiting[topic]
@@ -417,7 +415,7 @@ class Calls:
         server = self._servers.get(number)
         key = None if server is None else server.hands.get(handle)
         if server is None or key is None:
-            return []  # nobody waits for it any more
+            return []  # nobody waits for it any longer
         taken = self._taken[key]
         if not reply.last:
             taken.untaken += 1
@@ -442,14 +440,14 @@ class Calls:
         return self._refused(key.number, refusal)
 
     def _back(self, key: CallKey, body: Reply | Refusal, topic: Topic, index: int = 0) -> Effects:
-        """To the asker's node, which hears with it how much this one can do at once."""
+        """Send this to the asker's node, which also learns from it how much this node can do at once."""
         hop = self.next_hop(key.origin)
         slots = sum(each.slots for each in self._here(topic))
         frame = CallFrame(self._me, key.origin, key.number, body, 0, slots, index)
         return [] if hop is None else [SendCall(hop, frame)]
 
     def _drop(self, key: CallKey) -> Effects:
-        """Nobody waits for its replies any more."""
+        """Nobody waits for the replies of this call any longer."""
         taken = self._taken.pop(key, None)
         if taken is None:
             return []
@@ -498,7 +496,7 @@ class Calls:
                 assert_never(frame.body)
 
     def _hear(self, frame: CallFrame) -> bool:
-        """Whether it comes from the node that was asked: nobody else has a say in it."""
+        """Whether the frame comes from the node that was asked; others cannot answer."""
         asked = self._asked.get(frame.number)
         if asked is None or asked.at != frame.source:
             return False
@@ -522,7 +520,7 @@ class Calls:
         return [Replied(frame.number, reply)]
 
     def _is_new(self, key: CallKey) -> bool:
-        """Whether nothing of it has come before."""
+        """Whether nothing of this call has come before."""
         if key in self._recent or key in self._taken:
             return False
         self._recent[key] = None
@@ -531,7 +529,7 @@ class Calls:
         return True
 
     def _refused(self, number: int, refusal: Refusal) -> Effects:
-        """By the node that was asked: another one may do, unless a server had it in hand."""
+        """The node that was asked has refused: try another one, unless a server had the request."""
         asked = self._asked[number]
         if refusal.fault not in RETRIED:
             return self._lose([number], refusal.detail)
@@ -548,7 +546,7 @@ class Calls:
         back = self.next_hop(frame.source)
         if not isinstance(frame.body, Question) or back is None:
             return []
-        # In the name of the node that it is for: the asker's node waits for that one to answer.
+        # In the name of the node that it is for, because the asker's node waits for an answer from that one.
         refusal = Refusal(CallFault.UNREACHABLE, f"{self._me} knows no way to {frame.target}")
         return [SendCall(back, CallFrame(frame.target, frame.source, frame.number, refusal))]
 
@@ -556,7 +554,7 @@ class Calls:
         self._links.add(peer)
 
     def link_down(self, peer: NodeId) -> Effects:
-        """What went there may have arrived or not."""
+        """Requests that went this way may have arrived or not."""
         self._links.discard(peer)
         lost = [number for number, asked in self._asked.items() if asked.via == peer]
         effects = self._lose(lost, f"the link to {peer} broke")
@@ -566,7 +564,7 @@ class Calls:
         return effects
 
     def mesh_changed(self) -> Effects:
-        """Calls with nodes that are out of reach come to nothing."""
+        """End calls with nodes that are out of reach."""
         effects: Effects = []
         ways: dict[NodeId, bool] = {self._me: True}
 

@@ -1,4 +1,4 @@
-"""What a node may have to say to a client that is neither the log's nor the client's fault."""
+"""Errors that a node tells a client, and that are neither the log's fault nor the client's."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class CopiesMissing(WeftError):
 
 
 class TopicReserved(UsageError):
-    """Topics below ``weft.`` are the mesh's own."""
+    """Topics below ``weft.`` belong to the mesh itself."""
 
 
 class GroupDropped(UsageError):
-    """Somebody has dropped the group; whoever joins it again begins anew."""
+    """Somebody has dropped the group; a client that joins it again finds it empty."""
 
 
 class MemberTaken(UsageError):

@@ -1,5 +1,5 @@
-"""What groups decide, done: streams assigned to subscriptions, positions committed, and the talk between nodes, which
-travels as events on topics of its own."""
+"""Doing what groups decide: it assigns streams to subscriptions, commits positions, and handles what nodes tell each
+other about groups, which travels as events on special topics."""
 
 from __future__ import annotations
 
@@ -61,26 +61,26 @@ from weft.model import Batch, Event, NodeId, Pattern, Position, Stream, Topic
 from weft.model.dead_letters import DeadLetter, dropped_event, letter_event
 
 ToWrite: TypeAlias = Say | CommitPositions | ForgetPositions | PutAside | MoveGroup | SetGroup | DropGroup | DropDead
-RETRY_S: Final = 1.0  # after a full disk, how long to wait before it is tried again
-LOOKED_AT_ONCE: Final = 256  # streams that new members may begin in, in one turn of the loop: some milliseconds
-PLACED_AT_ONCE: Final = 256  # streams of assignments whose places are looked up in one turn: likewise
-MEMBER_STREAMS: Final = 16  # what a member counts for at least: it costs something without any streams
-HEARD_AT_ONCE: Final = 500  # events of other nodes about groups, in one step: likewise, to the end of a batch
+RETRY_S: Final = 1.0  # how long to wait after a full disk before the next try
+LOOKED_AT_ONCE: Final = 256  # streams looked at for new members in one turn of the loop: a few milliseconds
+PLACED_AT_ONCE: Final = 256  # streams of assignments whose places are looked up in one turn: a few milliseconds
+MEMBER_STREAMS: Final = 16  # a member counts for at least this many: it costs something even without streams
+HEARD_AT_ONCE: Final = 500  # events about groups in one step, up to the end of a batch: a few milliseconds
 
 
 @dataclass(slots=True)
 class Joining:
-    """A member that joins: where it begins in streams without a position, as far as they were looked at."""
+    """A member that is joining: where it begins in streams without a position, as far as they were looked at."""
 
     request: Subscribe
     subscription: Subscription
     starts: dict[StreamKey, int | Search] = field(default_factory=dict)
-    looked: StreamKey | None = None  # the last of them
+    looked: StreamKey | None = None  # the last stream that was looked at
 
 
 @dataclass(slots=True)
 class Assigning:
-    """Streams that a member is given: where it begins in so many of them, as far as that was looked up."""
+    """Streams that a member gets, and where it begins in those that were looked up so far."""
 
     assignment: Assignment
     looked_up: int = 0
@@ -93,7 +93,7 @@ class GroupWork:
     def __init__(
         self, me: NodeId, log: Log, subscriptions: Subscriptions, settings: GroupSettings, wall_offset_s: float
     ) -> None:
-        self.talked = 0  # events about groups that this node has said since its log began
+        self.talked = 0  # events about groups that this node has published since its log began
         self._hearing = Hearing(lambda: log.appended, self._read_mark, settings.release_timeout_s)
         self.groups = Groups(me, settings, log.positions, wall_offset_s, self._hearing)
         self._me = me
@@ -102,19 +102,19 @@ class GroupWork:
         self._wall_offset_s = wall_offset_s
         self._starts: dict[int, dict[StreamKey, int | Search]] = {}  # where members begin in streams without a position
         self._joining: dict[int, Joining] = {}  # by subscription, in turn
-        self._assigning: dict[int, Assigning] = {}  # likewise
-        self._looks_left = LOOKED_AT_ONCE  # in this turn of the loop; a tick begins another one
+        self._assigning: dict[int, Assigning] = {}  # by subscription, in turn
+        self._looks_left = LOOKED_AT_ONCE  # in this turn of the loop; a tick begins the next turn
         self._places_left = PLACED_AT_ONCE  # likewise
-        self._heard: dict[StreamKey, int] = {}  # how far the talk about groups has been read
-        self._unheard: dict[StreamKey, None] = {}  # where there is more of it
-        self._talk_ends: dict[StreamKey, int] = {}  # how much of it is durable
-        self._synced = log.synced  # what is heard of is behind nothing before this ticket
-        self._moves: deque[tuple[int, int]] = deque()  # tickets of moves that are not durable yet, and their requests
-        self._unwritten: deque[ToWrite] = deque()  # that the disk had no room for
+        self._heard: dict[StreamKey, int] = {}  # how far each stream about groups was read
+        self._unheard: dict[StreamKey, None] = {}  # streams about groups with more to read
+        self._talk_ends: dict[StreamKey, int] = {}  # how far each stream about groups is durable
+        self._synced = log.synced  # nothing that came before this ticket waits for a sync
+        self._moves: deque[tuple[int, int]] = deque()  # tickets of moves that are not durable yet, with their requests
+        self._unwritten: deque[ToWrite] = deque()  # what the disk had no room for
         self._retry_at_s = 0.0
 
     def start(self, now_s: float) -> list[Effect]:
-        """Recall what is in the log."""
+        """Load what the log knows about groups."""
         for info in self._log.streams():
             self.groups.stream_known((info.stream, info.epoch), now_s)
         talk = self._log.streams(GROUPS)
@@ -128,7 +128,8 @@ class GroupWork:
     # --- members -------------------------------------------------------------------------------------------------
 
     def join(self, request: Subscribe, now_s: float) -> list[Effect]:
-        """An explicit start counts only where the group has no position: groups are moved on purpose."""
+        """Let a member join. Its start counts only where the group has no position: to move a group, one has to say
+        so."""
         try:
             self._recall(parse_group(request.group), now_s)
         except UsageError as error:
@@ -143,11 +144,12 @@ class GroupWork:
             return [Ended(request.subscription, error)]
         self._joining[request.subscription] = Joining(request, subscription)
         if self._looks_left <= 0:
-            return []  # many join at once: the others have their turn first
+            return []  # many members join at once: the others have their turn first
         return [*self._look_on(now_s), *self.perform(self.groups.tick(now_s), now_s)]
 
     def _look_on(self, now_s: float) -> list[Effect]:
-        """Look at the next streams for those that join, in turn; the last of them makes one a member."""
+        """Look at the next streams for members that are joining, in turn. After its last stream, a joining one is a
+        member."""
         effects: list[Effect] = []
         while self._joining and self._looks_left > 0:
             effects += self._look_for(next(iter(self._joining)), now_s)
@@ -197,7 +199,7 @@ class GroupWork:
         return self.perform(self.groups.leave(subscription, now_s, died=died), now_s)
 
     def settled(self, settled: Settled, now_s: float) -> list[Effect]:
-        """Nobody has handled what this node has not got: acknowledgements reach no further than its log."""
+        """Take acknowledgements, as far as this node has the events: nobody can have handled others."""
         acks = []
         for each in settled.acks:
             end = min(each.end, self._end(Position(each.stream, each.epoch, 0)))
@@ -217,7 +219,8 @@ class GroupWork:
         return [*effects, *self._moved(self._log.synced)]
 
     def drop_dead(self, request: DropDead, now_s: float) -> list[Effect]:
-        """Said on the topic itself, as an event: every node that has the letter hears that it is done with."""
+        """Publish this as an event on the dead letters' topic, so that every node that has the letter learns that it is
+        settled."""
         try:
             topic = self.dead_topic(request.group)
         except UsageError as error:
@@ -226,17 +229,17 @@ class GroupWork:
         return self._moved(self._log.synced)
 
     def dead_topic(self, group: str) -> Topic:
-        """Where a group's dead letters are; raise UsageError for what is no group's name."""
+        """The topic of a group's dead letters; raise UsageError if this is not a group's name."""
         return (self.groups.policy(parse_group(group)) or DEFAULT_POLICY).topic_of(group)
 
     def handled(self, handled: Handled, now_s: float) -> list[Effect]:
-        """A member cannot have handled what this node has not got: such positions count for nothing."""
+        """Take positions of a member, as far as this node has the events: nobody can have handled others."""
         positions = [each for each in handled.positions if each.offset <= self._end(each)]
         effects = self.groups.handled(handled.subscription, positions, handled.generation, now_s)
         return self.perform(effects, now_s)
 
     def move(self, move: MoveGroup, now_s: float) -> list[Effect]:
-        """Positions in other nodes' streams may be ahead of the copy here, those in our own may not."""
+        """Move a group. In other nodes' streams, positions may be ahead of the copy here; in our own they may not."""
         try:
             for each in move.positions:
                 if each.stream.origin == self._me and each.offset > self._end(each):
@@ -262,7 +265,7 @@ class GroupWork:
         return 0 if state is None else state.durable
 
     def close(self, now_s: float) -> list[Effect]:
-        """The node stops: all members leave, and the mesh is told where the groups stand."""
+        """The node stops: all members leave, and the mesh is told the groups' positions."""
         return self.perform(self.groups.close(now_s), now_s)
 
     # --- the world -----------------------------------------------------------------------------------------------
@@ -292,7 +295,7 @@ class GroupWork:
         return [*effects, *self._moved(ticket)]
 
     def _count_talk(self, ends: Mapping[StreamKey, int], now_s: float) -> None:
-        """So much of what other nodes say about groups is here."""
+        """Note how much of what other nodes say about groups is durable here."""
         for key, end in ends.items():
             (stream, epoch), known = key, self._talk_ends.get(key, 0)
             if stream.origin != self._me and end > known:
@@ -320,7 +323,7 @@ class GroupWork:
         return [*effects, *self.perform(self.groups.tick(now_s), now_s), *self._moved(self._log.synced)]
 
     def has_let_go(self, group: str, key: StreamKey) -> bool:
-        """Whether no member here holds a stream, and the log has where the group stood then."""
+        """Whether no member here holds a stream, and the log has the position that the group had then."""
         return not self._unwritten and not self.groups.holds(group, key)
 
     def get_timer(self) -> float | None:
@@ -330,7 +333,7 @@ class GroupWork:
         return soonest(due_s, self._retry_at_s) if self._unwritten else due_s
 
     def _hear(self, now_s: float) -> list[Effect]:
-        """Read on in what nodes say about groups. Of one that is not known, what others said counts as well."""
+        """Read on in what nodes say about groups. For a group that is not known yet, earlier statements count, too."""
         effects: list[Effect] = []
         left = HEARD_AT_ONCE
         while self._unheard and left > 0:
@@ -349,7 +352,7 @@ class GroupWork:
         return effects
 
     def _recall(self, name: str, now_s: float) -> None:
-        """Read all that was ever said about a group that is not known: the last of each key."""
+        """Read all that was ever said about an unknown group; the last statement of each key counts."""
         if self.groups.knows(name):
             return
         statements: list[Statement] = []
@@ -359,14 +362,14 @@ class GroupWork:
             latest: dict[bytes | None, Statement] = {}
             for batch in self._read_on(key):
                 for offset, event in enumerate(batch, batch.base_offset):
-                    latest.pop(event.key, None)  # in the order in which they were said: a ledger follows its place
+                    latest.pop(event.key, None)  # keeps the order in which they were said: a ledger follows its place
                     latest[event.key] = Statement(info.stream.origin, info.epoch, offset, event)
             statements += latest.values()
         effects = self.groups.recall(name, statements, now_s)
         assert not self.perform(effects, now_s), "what is recalled has no members yet"
 
     def _read_on(self, key: StreamKey) -> Iterator[Batch]:
-        """What was not read yet. What retention or damage took is said anew by whoever lives."""
+        """What was not read yet. Statements lost by retention or damage are repeated by living nodes."""
         stream, epoch = key
         info = self._log.info(stream, epoch)
         place = max(self._heard.get(key, 0), info.start)
@@ -424,7 +427,7 @@ class GroupWork:
         self._assigning[assignment.subscription] = Assigning(assignment)
 
     def _assign_on(self, now_s: float) -> list[Effect]:
-        """Look up the next places of assignments, in turn; the last of them completes one."""
+        """Look up the next places of assignments, in turn. The last place completes an assignment."""
         effects: list[Effect] = []
         while self._assigning and self._places_left > 0:
             effects += self._assign_some(next(iter(self._assigning)), now_s)
@@ -439,15 +442,15 @@ class GroupWork:
         self._places_left -= MEMBER_STREAMS + len(some)
         try:
             places = {key: self._place(subscription, key, now_s) for key in some}
-        except WeftError as error:  # a position that has expired
+        except WeftError as error:  # for example a position that has expired
             self._subscriptions.close(number)
             return [Ended(number, error), *self.leave(number, now_s)]
         self._subscriptions.assign_some(subscription, places)
         assigning.looked_up += len(some)
-        # Where the place is still being looked for, all that is known is that it is not before the beginning.
+        # While the place is still searched for, only one thing is known: it is not before the beginning.
         begins = {key: self._beginning(key) if isinstance(place, Search) else place for key, place in places.items()}
         assigning.positions += positions_of(begins)
-        # Where it begins is where the group stands from now on, should it go before it has handled anything.
+        # The group's position is here from now on, in case the member leaves before it has handled anything.
         group = subscription.group
         begun = [
             Position(*key, place)
@@ -463,21 +466,21 @@ class GroupWork:
         return [assigned, *self.perform(effects, now_s)]
 
     def _forget(self, subscription: int) -> None:
-        """It is no member any more."""
+        """Forget a member that has left."""
         self._starts.pop(subscription, None)
         self._assigning.pop(subscription, None)
 
     def _beginning(self, key: StreamKey) -> int:
         info = self._log.info(*key)
-        return info.start if info.late_us is None else 0  # its past may be fetched
+        return info.start if info.late_us is None else 0  # its past may still be fetched
 
     def _has_expired(self, key: StreamKey, offset: int) -> bool:
-        """Whether it is before what this node has of the stream, and will have."""
+        """Whether an offset is before everything that this node has of the stream, or will have."""
         info = self._log.info(*key)
         return offset < info.start and not self._subscriptions.pasts.lacks(info, offset=offset)
 
     def _place(self, subscription: Subscription, key: StreamKey, now_s: float) -> int | Search:
-        """Where a member begins in a stream; it goes on where it reads already."""
+        """Where a member begins in a stream; where it reads already, it goes on."""
         stream, epoch = key
         if key in subscription.cursors:
             return subscription.cursors[key]
@@ -499,7 +502,7 @@ class GroupWork:
         return position
 
     def _write(self, effects: Iterable[ToWrite], now_s: float) -> None:
-        """In order; what there is no room for now is written once there is."""
+        """Write in order. What does not fit now is written once there is room."""
         for effect in effects:
             if not self._unwritten:
                 try:
@@ -512,7 +515,7 @@ class GroupWork:
     def _write_one(self, effect: ToWrite, now_s: float) -> None:
         match effect:
             case MoveGroup(request) | SetGroup(request) | DropGroup(request) | DropDead(request):
-                # Behind all that it asks for.
+                # Behind everything that this effect asks for.
                 self._moves.append((self._log.appended, request))
             case CommitPositions(group, positions):
                 self._log.commit(group, positions)
@@ -533,7 +536,7 @@ class GroupWork:
             self.talked += len(stamped)
 
     def _letter(self, aside: PutAside) -> DeadLetter:
-        """The whole event, if it is still there; its identity anyway."""
+        """Make a dead letter: the whole event, if it is still there; otherwise just its identity."""
         where = aside.event
         try:
             stored = self._log.read(where.stream, where.epoch, where.offset, where.offset + 1, bytes_max=1)
@@ -545,7 +548,7 @@ class GroupWork:
 
 
 class MemberRation:
-    """What one member may have, as the groups say."""
+    """How much one member may have, as its group decides."""
 
     def __init__(self, work: GroupWork, subscription: int) -> None:
         self._work = work
@@ -554,7 +557,7 @@ class MemberRation:
     def next_run(self, key: StreamKey, cursor: int, end: int, now_s: float) -> Given:
         found = self._work.groups.hand(self._subscription, key)
         if found is None:
-            return Nothing.LATER  # it is about to lose the stream
+            return Nothing.LATER  # the member is about to lose the stream
         settling, member = found
         return settling.next_run(member, key, cursor, end, now_s)
 
@@ -577,7 +580,7 @@ class MemberRation:
             self._work.perform(settling.gone(member, key, first, end), now_s)
 
     def expire(self, key: StreamKey, start: int, now_s: float) -> None:
-        """Retention has come so far."""
+        """Note that retention has cut a stream up to here."""
         found = self._work.groups.hand(self._subscription, key)
         if found is not None:
             settling, member = found

@@ -1,8 +1,8 @@
-"""What a subscription reads in an archive table: that which the log's retention has cut, and more (LAK-04, ADR 45).
+"""What a subscription reads in an archive table: what retention has cut from the log, and more (LAK-04, ADR 45).
 
-The core asks and somebody else reads: ``LookHistory`` where streams begin in the table, ``ReadHistory`` for the next
-events of one of them. A subscription has one piece under way, or unread, at a time, so what it holds is bounded, and
-its streams in the table take turns. Those that are in the log do not wait for any of them.
+The core asks and the runtime reads: ``LookHistory`` asks where streams begin in the table, ``ReadHistory`` asks for the
+next events of one stream. A subscription has one piece under way or unread at a time, so its memory is bounded, and its
+streams in the table take turns. Its streams in the log do not wait for these.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ def nothing_archived(topic: Topic) -> bool:
 
 @dataclass(slots=True)
 class HistoryCursor:
-    """Of one subscription. ``places`` are where streams begin in the table, from when it is opened until it is open."""
+    """The reading of one subscription. ``places`` says where streams begin in the table, while the subscription is
+    being opened."""
 
     is_looking: bool = False
-    failure: WeftError | None = None  # why that is not known
+    failure: WeftError | None = None  # why the places are not known
     places: dict[StreamKey, HistoryPlace] = field(default_factory=dict)
-    unseen: Iterator[HistoryPlace] | None = None  # those that are still to be looked for outside of the log
+    unseen: Iterator[HistoryPlace] | None = None  # places still to be looked for outside the log
     _asked: tuple[StreamKey, int] | None = None
     _piece: HistoryRead | None = None
-    _waiting: dict[StreamKey, None] = field(default_factory=dict)  # streams whose turn comes
+    _waiting: dict[StreamKey, None] = field(default_factory=dict)  # streams that wait for their turn
 
     # --- where streams begin ---------------------------------------------------------------------------------------
 
@@ -43,14 +44,15 @@ class HistoryCursor:
         self.is_looking = more
 
     def begin_of(self, key: StreamKey) -> int | None:
-        """None: the table has nothing of it that is wanted. Raise the reason if that is not known."""
+        """Where the table begins with a stream; None: the table has nothing of it that is wanted. Raise the reason if
+        that is not known."""
         if self.failure is not None:
             raise self.failure
         place = self.places.get(key)
         return None if place is None else place.begin
 
     def next_unseen(self, count: int) -> list[HistoryPlace]:
-        """So many at most; none at the end, when what was found is no longer needed."""
+        """Return so many places at most; none at the end, when the places are no longer needed."""
         if self.unseen is None:
             self.unseen = iter(list(self.places.values()))
         found = [place for _, place in zip(range(count), self.unseen, strict=False)]
@@ -61,7 +63,7 @@ class HistoryCursor:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def take(self, key: StreamKey, first: int) -> list[bytes]:
-        """The batches that have come for this place, once; the first of them may begin before it. Empty: none have."""
+        """Take the batches that have come for this place; the first may begin before it. Empty if none have come."""
         piece = self._piece
         if piece is None or (piece.stream, piece.epoch) != key:
             return []
@@ -69,7 +71,7 @@ class HistoryCursor:
         return [data for data in piece.batches if end_offset(data) > first] if piece.first <= first else []
 
     def asks(self, key: StreamKey, first: int) -> bool:
-        """Whether to read here now. If not, the stream has its turn when what is under way is through."""
+        """Whether to read here now. If not, the stream gets its turn when the piece under way has been read."""
         if self._asked is not None or self._piece is not None:
             self._waiting[key] = None
             return False
@@ -77,7 +79,7 @@ class HistoryCursor:
         return True
 
     def came(self, read: HistoryRead) -> bool:
-        """Whether this is what was asked for."""
+        """Whether this answers the current request."""
         if self._asked != ((read.stream, read.epoch), read.first):
             return False
         self._asked = None
@@ -86,13 +88,13 @@ class HistoryCursor:
         return True
 
     def drop(self, key: StreamKey) -> None:
-        """The stream is no longer read. What is under way comes and is thrown away."""
+        """The stream is no longer read. A piece under way still comes, and is thrown away."""
         self._waiting.pop(key, None)
         if self._piece is not None and (self._piece.stream, self._piece.epoch) == key:
             self._piece = None
 
     def take_waiting(self) -> dict[StreamKey, None]:
-        """Those whose turn it is, unless something is still under way."""
+        """Take the streams whose turn it is, unless a piece is still under way."""
         if self._asked is not None or self._piece is not None:
             return {}
         waiting, self._waiting = self._waiting, {}

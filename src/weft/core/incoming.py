@@ -1,4 +1,5 @@
-"""What this node takes over from one peer: copies of other nodes' streams, and the acknowledgements it owes it."""
+"""What this node takes over from one peer: copies of other nodes' streams; and the acknowledgements that it owes the
+peer."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from weft.errors import WeftError
 from weft.log import Log
 from weft.model import Batch, Epoch, NodeId, Position, Stream
 
-COPY_OFFSET_MAX: Final = 1 << 56  # two million events a second, for a thousand years: beyond it nobody has been
-COPY_GAP_MAX: Final = 1 << 40  # offsets that retention or compaction took at once: four months at 100,000 a second
-ASKED_LATELY_S: Final = 30.0  # after an origin was left: what was under way then has long since come
+COPY_OFFSET_MAX: Final = 1 << 56  # two million events a second for a thousand years: no stream gets so far
+COPY_GAP_MAX: Final = 1 << 40  # offsets that retention or compaction deleted in one go: four months at 100,000 a second
+ASKED_LATELY_S: Final = 30.0  # after we left an origin: by then, everything that was under way has come
 
 
 class Taken(Enum):
@@ -25,8 +26,8 @@ class Taken(Enum):
 
 
 def take(log: Log, copy: Copy) -> Taken | PeerFault:
-    """Keep a copy if it follows what is here (PL-04), and is nothing that cannot be (SEC-06); StorageError if there is
-    no room."""
+    """Keep a copy if it follows what is here (PL-04) and is plausible (SEC-06). Raise StorageError if there is no
+    room."""
     stream, epoch, batch = copy.stream, copy.epoch, copy.batch
     end = end_of(log, stream, epoch)
     if batch.end_offset > COPY_OFFSET_MAX:
@@ -40,7 +41,7 @@ def take(log: Log, copy: Copy) -> Taken | PeerFault:
     elif end is None:
         if copy.follows and not copy.expired:
             return Taken.MISSING
-        if batch.base_offset and not copy.expired:  # compaction took its beginning: it begins all the same
+        if batch.base_offset and not copy.expired:  # compaction deleted its first events: it begins all the same
             log.restart_copy(stream, epoch, 0)
             log.append_gap(stream, epoch, batch.base_offset)
     else:
@@ -53,14 +54,14 @@ def take(log: Log, copy: Copy) -> Taken | PeerFault:
                 log.restart_copy(stream, epoch, batch.base_offset)
             else:
                 log.append_gap(stream, epoch, batch.base_offset)
-        elif batch.base_offset < end:  # its batches were cut elsewhere, by compaction at the sender
+        elif batch.base_offset < end:  # compaction at the sender cut the batches elsewhere
             batch = batch.slice(end)
     log.append_copy(stream, epoch, batch)
     return Taken.KEPT
 
 
 def end_of(log: Log, stream: Stream, epoch: Epoch) -> int | None:
-    """Where a stream ends here, what is not yet durable included; None if there is no such stream."""
+    """Where a stream ends here, including what is not durable yet; None if there is no such stream."""
     state = log.find(stream, epoch)
     return None if state is None else state.end
 
@@ -68,8 +69,8 @@ def end_of(log: Log, stream: Stream, epoch: Epoch) -> int | None:
 def first_difference(log: Log, stream: Stream, epoch: Epoch, batch: Batch) -> int | None:
     """The first offset at which a batch has another event than the log; None if there is none.
 
-    Compared are the events, not the bytes: batches are cut anew by compaction. An event that one of the two lacks may
-    have been compacted away, and says nothing.
+    This compares events, not bytes, because compaction cuts batches differently. An event that one side lacks may have
+    been compacted away, and proves nothing.
     """
     state = log.find(stream, epoch)
     if state is None:
@@ -79,7 +80,7 @@ def first_difference(log: Log, stream: Stream, epoch: Epoch, batch: Batch) -> in
         return None
     try:
         kept = log.read(stream, epoch, first, end)
-    except WeftError:  # retention was quicker, or it is damaged here: that is told elsewhere
+    except WeftError:  # retention was quicker, or it is damaged here; others report that
         return None
     for data in kept:
         if data == batch.data:
@@ -97,15 +98,15 @@ class Incoming:
     def __init__(self, peer: NodeId, me: NodeId, log: Log) -> None:
         self.peer = peer
         self.asked: set[NodeId] = set()  # origins that we get from this peer
-        self._left_s: dict[NodeId, float] = {}  # origins that we got from it before, and since when no longer
-        self._differing: dict[StreamKey, int] = {}  # streams of which the peer has other events, and from where on
+        self._left_s: dict[NodeId, float] = {}  # origins that we used to get from it, and since when we no longer do
+        self._differing: dict[StreamKey, int] = {}  # where the peer has other events, and from where on
         self._me = me
         self._log = log
         self._owed: dict[StreamKey, None] = {}  # streams to acknowledge once they are durable
-        self._told: set[StreamKey] = set()  # streams in which something was missing, until they go on
+        self._told: set[StreamKey] = set()  # streams with missing events of which the peer was told, until they go on
 
     def ask(self, origins: set[NodeId], now_s: float) -> None:
-        """From now on we get these origins from this peer, and no others."""
+        """From now on we get exactly these origins from this peer."""
         for origin in self.asked - origins:
             self._left_s[origin] = now_s
         for origin in origins:
@@ -113,7 +114,8 @@ class Incoming:
         self.asked = origins
 
     def may_bring(self, origin: NodeId, now_s: float) -> bool:
-        """Its own, what it was asked for, and what was still under way when another was asked."""
+        """Whether the peer may bring this origin: it is its own, we asked for it, or it was still under way when we
+        asked another peer."""
         if origin == self.peer or origin in self.asked:
             return True
         left_s = self._left_s.get(origin)
@@ -121,7 +123,7 @@ class Incoming:
 
     def take(self, copy: Copy) -> Taken | PeerFault:
         key = (copy.stream, copy.epoch)
-        if copy.stream.origin == self._me:  # our own come back to us only by mistake; so that they stop:
+        if copy.stream.origin == self._me:  # our own events come back to us only by mistake; to make this stop:
             self._owed[key] = None
             return Taken.KNOWN
         if key in self._differing:
@@ -149,18 +151,18 @@ class Incoming:
         return bool(self._owed)
 
     def tell_missing(self, key: StreamKey) -> bool:
-        """Whether the peer has to be told again what we have; once is enough until it goes on."""
+        """Whether the peer has to be told again what we have. Once is enough until the stream goes on."""
         if key in self._told:
             return False
         self._told.add(key)
         return True
 
     def no_room(self, copies: Iterable[Copy]) -> None:
-        """These were not kept. If something is missing in their streams later on, the peer is told of it again."""
+        """These copies were not kept. If their streams have gaps later on, the peer is told again."""
         self._told.difference_update((each.stream, each.epoch) for each in copies)
 
     def acks(self) -> tuple[Position, ...]:
-        """What to acknowledge now: what a sync made durable, and what was durable before it came."""
+        """What to acknowledge now: what a sync made durable, and what was durable before it came again."""
         owed, self._owed = self._owed, {}
         acks = []
         for key in owed:
@@ -168,7 +170,7 @@ class Incoming:
             state = self._log.find(stream, epoch)
             if state is None:
                 continue
-            if state.durable < state.end:  # the next sync covers it, also if the last one has covered a part
+            if state.durable < state.end:  # the next sync covers it, even if the last one covered a part
                 self._owed[key] = None
             acks.append(Position(stream, epoch, state.durable))
         return tuple(acks)

@@ -28,9 +28,9 @@ StreamKey: TypeAlias = tuple[Stream, Epoch]
 
 
 class Edge(Enum):
-    """Where a subscription begins, when that is not a time or a place."""
+    """Where a subscription begins, when neither a time nor a position says so."""
 
-    OWN = "own"  # where its group stands; the latest where it has no position, and without a group
+    OWN = "own"  # at its group's position; without a position or a group, at the latest
     EARLIEST = "earliest"
     LATEST = "latest"
 
@@ -44,8 +44,8 @@ class FromTime:
 
 @dataclass(frozen=True, slots=True)
 class FromPositions:
-    """At these positions. Streams that are not named begin at the first event at or after ``otherwise_us``, or without
-    that at their earliest one."""
+    """At these positions. Other streams begin at the first event at or after ``otherwise_us`` or, without that, at
+    their earliest event."""
 
     positions: tuple[Position, ...]
     otherwise_us: int | None = None
@@ -58,10 +58,10 @@ Start: TypeAlias = Edge | FromTime | FromPositions
 class Copy:
     """A batch on its way to a peer.
 
-    ``follows``: where the sender's batch before this one ended; offsets in between exist no more. ``expired``:
-    retention took what the receiver lacks before this batch. ``latest``: the end of the stream when the sender heard of
-    the receiver's interest; who subscribed to what comes from now on begins there. ``late_us``: the receiver's copy
-    begins with this batch, for nobody there wants what came before this time.
+    ``follows``: where the sender's batch before this one ended; the offsets in between no longer exist. ``expired``:
+    retention deleted what the receiver lacks before this batch. ``latest``: the end of the stream when the sender heard
+    of the receiver's interest; subscribers that want only new events begin there. ``late_us``: the receiver's copy
+    begins with this batch, because nobody there wants what came before this time.
     """
 
     stream: Stream
@@ -76,8 +76,8 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A copy begins here, although there is nothing of it yet: so the receiver knows what is new, whatever happens to
-    the link. ``late_us`` and ``latest`` as in ``Copy``."""
+    """A copy begins here, although it has no events yet. So the receiver knows what is new, whatever happens to the
+    link. ``late_us`` and ``latest`` are as in ``Copy``."""
 
     position: Position
     late_us: int
@@ -86,8 +86,8 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class PastRequest:
-    """What a copy that begins at ``until`` lacks: all from ``first`` on; or, to begin with, what came since a time or
-    from an offset on, whichever is earlier."""
+    """What a copy that begins at ``until`` lacks: everything from ``first`` on. The first request asks for events since
+    a time or from an offset on, whichever is earlier."""
 
     stream: Stream
     epoch: Epoch
@@ -99,8 +99,8 @@ class PastRequest:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A piece of it: all there is from ``first`` up to, not including, ``end``. ``late_us``: what came before this time
-    is not in it; None: the stream begins there."""
+    """A piece of a past: everything from ``first`` up to but not including ``end``. ``late_us``: events before this
+    time are not in it; None: the stream begins there."""
 
     stream: Stream
     epoch: Epoch
@@ -111,27 +111,27 @@ class Past:
 
 
 class PeerFault(StrEnum):
-    """Why something that a peer brought is not taken (SEC-06). The values are labels of a metric."""
+    """Why something that a peer brought is refused (SEC-06). The values are labels of a metric."""
 
-    UNASKED = "unasked"  # events of an origin that another peer was asked for
-    OFFSET = "offset"  # an offset that no stream comes to
-    GAP = "gap"  # a gap that nobody's retention leaves
-    DIFFERS = "differs"  # other events than those that are kept under the same offsets
-    AHEAD = "ahead"  # it says that it has events of ours that we never had
+    UNASKED = "unasked"  # events of an origin that we asked another peer for
+    OFFSET = "offset"  # an offset that no stream reaches
+    GAP = "gap"  # a gap that no retention leaves
+    DIFFERS = "differs"  # other events than those that we keep under the same offsets
+    AHEAD = "ahead"  # the peer claims to have events of ours that we never had
 
 
 class Holder(Protocol):
-    """Who answers for the memory of what is read for a subscriber, until that is on its way to it."""
+    """Accounts for the memory of what is read for a subscriber, until it is on its way to it."""
 
     @property
     def is_full(self) -> bool:
-        """Nothing more is to be read; ``AddCredit`` follows once that changes."""
+        """Nothing more is to be read; ``AddCredit`` follows when that changes."""
 
     def take(self, size: int) -> None: ...
 
 
 class Unbounded:
-    """A holder with room for everything."""
+    """A holder with unlimited room."""
 
     is_full = False
 
@@ -143,9 +143,9 @@ UNBOUNDED: Final = Unbounded()
 
 
 class Delivered(Struct, weakref=True):
-    """A stored batch for subscribers; its events before ``first_offset`` are not meant. All who get it get this object:
-    ``encoded`` (as a part of a message) and ``message`` (all of one) are for whoever sends it, so that a small one is
-    encoded once. ``tries``: how often they have failed."""
+    """A stored batch for subscribers, without its events before ``first_offset``. All its subscribers share this
+    object. Its sender fills ``encoded`` (a part of a message) and ``message`` (a whole one), so that a small batch is
+    encoded once. ``tries``: how often the events have failed."""
 
     stream: Stream
     epoch: Epoch
@@ -158,7 +158,7 @@ class Delivered(Struct, weakref=True):
 
 @dataclass(frozen=True, slots=True)
 class PlainEvent:
-    """An event as the design document's four messages know it."""
+    """An event as in the four messages of the design document."""
 
     topic: Topic
     offset: int
@@ -170,9 +170,9 @@ class PlainEvent:
 
 
 class Publish(Struct, frozen=True):
-    """``copies``: hold the receipt until so many nodes, this one included, have the batch synced.
+    """``copies``: hold the receipt until so many nodes, including this one, have synced the batch.
 
-    A struct: one is made for every batch, in a tenth of the time.
+    It is a struct because one is made for every batch, and that takes a tenth of the time.
     """
 
     request: int
@@ -183,20 +183,20 @@ class Publish(Struct, frozen=True):
 
 
 class PublishAll(Struct, frozen=True):
-    """What came together, of whichever publishers. Small batches of one stream are kept as one."""
+    """Batches that came together, of any publishers. Small batches of one stream are stored as one."""
 
     publishes: Sequence[Publish]
 
 
 @dataclass(frozen=True, slots=True)
 class PublishAsOne:
-    """Batches of different streams, without producers, that are kept in one write: after a crash all or none."""
+    """Batches of different streams, without producers, that are stored in one write: after a crash, all or none."""
 
     publishes: Sequence[Publish]
 
 
 class Synced(Struct, frozen=True):
-    """A sync is done: all tickets up to this one are durable, and these streams up to these offsets."""
+    """A sync has ended: all tickets up to this one are durable, and these streams up to these offsets."""
 
     ticket: int
     advanced: Mapping[StreamKey, int]
@@ -207,9 +207,10 @@ class Synced(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """``credit_bytes``: how much may be on its way to the subscriber; it grows with ``AddCredit``. ``window``: a member
-    that acknowledges by hand has so many events in hand at most; 0: it says only how far it has come. ``policy``: for a
-    group that has none yet. ``with_history``: it goes on in archive tables where the log ends."""
+    """``credit_bytes``: how much may be on its way to the subscriber; ``AddCredit`` adds to it. ``window``: how many
+    events a member that acknowledges by hand has in hand at most; 0: the member only says how far it has come.
+    ``policy``: for a group that has none yet. ``with_history``: it also reads in archive tables what the log no longer
+    has."""
 
     subscription: int
     pattern: Pattern
@@ -218,7 +219,7 @@ class Subscribe:
     group: str = ""
     member: str = ""
     holder: Holder = field(default=UNBOUNDED, repr=False)
-    owner: str = ""  # of the member: nobody else can take its place
+    owner: str = ""  # of the member: no other owner can take its place
     window: int = 0
     policy: GroupPolicy | None = None
     with_history: bool = False
@@ -226,7 +227,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class AddCredit:
-    """Also tells that the subscriber's holder has room again."""
+    """Also says that the subscriber's holder has room again."""
 
     subscription: int
     bytes: int
@@ -234,7 +235,8 @@ class AddCredit:
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """Everything before these positions is handled. ``generation``: the last assignment the member has taken over."""
+    """Everything before these positions is handled. ``generation``: of the last assignment that the member has taken
+    over."""
 
     subscription: int
     positions: tuple[Position, ...]
@@ -253,7 +255,7 @@ class Acked:
 
 @dataclass(frozen=True, slots=True)
 class Nacked:
-    """An event that a member could not handle. ``delay_s`` None: as the group's policy has it."""
+    """An event that a member could not handle. ``delay_s`` None: the group's policy decides."""
 
     stream: Stream
     epoch: Epoch
@@ -264,7 +266,7 @@ class Nacked:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What a member that acknowledges by hand has done, event by event. ``generation`` as in ``Handled``."""
+    """What a member that acknowledges by hand has done, event by event. ``generation`` is as in ``Handled``."""
 
     subscription: int
     acks: tuple[Acked, ...]
@@ -274,14 +276,15 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:
-    """``died``: it did not say goodbye. What it had in hand may be what killed it."""
+    """``died``: it left without a goodbye. What it had in hand may have killed it."""
 
     subscription: int
     died: bool = False
 
 
 class HistoryPlace(NamedTuple):
-    """Where a stream begins in the archive table for who asked. None: it has nothing that is wanted."""
+    """Where a stream begins in the archive table for a subscription. None: the table has nothing of it that is
+    wanted."""
 
     stream: Stream
     epoch: Epoch
@@ -290,7 +293,7 @@ class HistoryPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HistoryFound:
-    """Some of what ``LookHistory`` asked for. ``error``: the table cannot be asked."""
+    """A part of the answer to ``LookHistory``. ``error``: the table cannot be read."""
 
     subscription: int
     places: tuple[HistoryPlace, ...] = ()
@@ -300,9 +303,9 @@ class HistoryFound:
 
 @dataclass(frozen=True, slots=True)
 class HistoryRead:
-    """What ``ReadHistory`` asked for: stored batches, the first with the offset ``first``. None of them: why not
-    (``error``), or which offset comes next (``goes_on``: those in between are gone by compaction); neither of them: the
-    table has no more of a stream that the log does not have."""
+    """The answer to ``ReadHistory``: stored batches, of which the first has the offset ``first``. Without batches, it
+    says why there are none (``error``), or which offset comes next (``goes_on``: compaction deleted those in between).
+    If it says neither, the table has no more of the stream, and the log does not have it."""
 
     subscription: int
     stream: Stream
@@ -315,7 +318,7 @@ class HistoryRead:
 
 @dataclass(frozen=True, slots=True)
 class MoveGroup:
-    """Put a group's positions elsewhere, back or forth."""
+    """Move a group's positions, back or forth."""
 
     request: int
     group: str
@@ -324,7 +327,7 @@ class MoveGroup:
 
 @dataclass(frozen=True, slots=True)
 class SetGroup:
-    """Have a group treat failures in this way from now on."""
+    """From now on, a group treats failures in this way."""
 
     request: int
     group: str
@@ -333,7 +336,7 @@ class SetGroup:
 
 @dataclass(frozen=True, slots=True)
 class DropDead:
-    """These dead letters of a group are done with, by the identities of their events."""
+    """These dead letters of a group are settled. They are named by the identities of their events."""
 
     request: int
     group: str
@@ -342,7 +345,7 @@ class DropDead:
 
 @dataclass(frozen=True, slots=True)
 class DropGroup:
-    """End a group, all over the mesh."""
+    """End a group everywhere in the mesh."""
 
     request: int
     group: str
@@ -353,12 +356,12 @@ class DropGroup:
 
 @dataclass(frozen=True, slots=True)
 class LinkUp:
-    """``plain``: the peer knows only the four messages of the design document. ``past``: it knows of copies that begin
-    in the middle."""
+    """``plain``: the peer knows only the four messages of the design document. ``past``: it knows copies that begin in
+    the middle."""
 
     peer: NodeId
     plain: bool = False
-    calls: bool = False  # it knows of requests and replies
+    calls: bool = False  # it knows requests and replies
     past: bool = False
 
 
@@ -375,7 +378,7 @@ class ReceivedCopies:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedAcks:
-    """Everything before these positions is synced at the peer. ``differing``: from there on it keeps other events."""
+    """Everything before these positions is synced at the peer. ``differing``: from these on, it keeps other events."""
 
     peer: NodeId
     positions: tuple[Position, ...]
@@ -384,8 +387,8 @@ class ReceivedAcks:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedResume:
-    """A child says which origins' streams it wants from us, and what it has of them. Without origins: in these streams
-    it lacks what comes from these positions on. ``begins``: of copies that begin in the middle, where they do."""
+    """A child says which origins' streams it wants from us, and what it has of them. Without origins: in these streams,
+    it lacks the events from these positions on. ``begins``: where copies that begin in the middle do so."""
 
     peer: NodeId
     origins: tuple[NodeId, ...]
@@ -428,14 +431,14 @@ class ReceivedPlainAck:
 
 @dataclass(frozen=True, slots=True)
 class FramesDropped:
-    """The link's queue was full for too long and frames to this peer were thrown away (PL-02)."""
+    """The link's queue was full for too long, and frames to this peer were thrown away (PL-02)."""
 
     peer: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class MemberKnown:
-    """Membership has something new of a node, this one included."""
+    """Membership knows something new about a node, perhaps about this one."""
 
     state: NodeState
 
@@ -447,7 +450,7 @@ class MemberForgotten:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The time of ``Broker.get_timer`` has come."""
+    """The time that ``Broker.get_timer`` named has come."""
 
 
 Input: TypeAlias = (
@@ -486,9 +489,9 @@ Input: TypeAlias = (
 
 
 class Receipted(NamedTuple):
-    """A batch is safe on so many nodes. ``repeated``: it was in the log already; this is its first receipt.
+    """A batch is safe on so many nodes. ``repeated``: the log had it already, and this is its first receipt.
 
-    A tuple: there is one per batch.
+    It is a tuple because there is one per batch.
     """
 
     request: int
@@ -507,11 +510,11 @@ class Receipted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BucketsFound:
-    """The log has entries of buckets: somebody has to follow them."""
+    """The log has entries of buckets: now somebody has to follow them."""
 
 
 class Receipts(Struct, frozen=True):
-    """What one sync made safe."""
+    """Everything that one sync made safe."""
 
     receipts: tuple[Receipted, ...]
 
@@ -531,7 +534,7 @@ class GroupMoved:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Where each stream that is known begins for this subscription. ``more``: this is only some of them."""
+    """Where each known stream begins for this subscription. ``more``: these are only some of them."""
 
     subscription: int
     positions: tuple[Position, ...]
@@ -539,7 +542,7 @@ class Opened:
 
 
 class Deliver(Struct, frozen=True):
-    """These batches are for each of these subscriptions: those who stand at the same place are served together."""
+    """These batches go to each of these subscriptions. Those at the same place are served together."""
 
     subscriptions: Sequence[int]
     batches: tuple[Delivered, ...]
@@ -547,15 +550,15 @@ class Deliver(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class HeldUp:
-    """There is more for this subscription, and its holder is full: ``AddCredit`` has to follow when it is not."""
+    """There is more for this subscription, but its holder is full: send ``AddCredit`` when it no longer is."""
 
     subscription: int
 
 
 @dataclass(frozen=True, slots=True)
 class LookHistory:
-    """Where do these streams begin in the archive table, or where is the first event since a time? ``HistoryFound``
-    answers, in several pieces if there are many."""
+    """Asks where these streams begin in the archive table, or where their first event since a time is. ``HistoryFound``
+    answers, in several pieces if there are many streams."""
 
     subscription: int
     pattern: Pattern
@@ -564,7 +567,7 @@ class LookHistory:
 
 @dataclass(frozen=True, slots=True)
 class ReadHistory:
-    """Read on in the archive table, up to ``end``, where the log has it. ``HistoryRead`` answers."""
+    """Asks to read on in the archive table, up to ``end``, from where the log has it. ``HistoryRead`` answers."""
 
     subscription: int
     stream: Stream
@@ -585,7 +588,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """The answer to a ``Nacked``. ``rest``: everything of the stream behind it comes again, after it."""
+    """The answer to a ``Nacked``. ``rest``: everything behind it in the stream comes again, after it."""
 
     subscription: int
     stream: Stream
@@ -658,7 +661,8 @@ class SendPlainAck:
 
 @dataclass(frozen=True, slots=True)
 class DropLink:
-    """The peer broke the protocol, or a plain peer has to send again what is missing: close the link and say why."""
+    """Close the link and say why: the peer broke the protocol, or is a plain peer that has to send missing events
+    again."""
 
     peer: NodeId
     reason: str
@@ -666,14 +670,14 @@ class DropLink:
 
 @dataclass(frozen=True, slots=True)
 class DamageFound:
-    """Events that others were to have are damaged or gone in this log. That stream goes no further from here."""
+    """Events that others should get are damaged or gone in this log. The stream stops there."""
 
     error: StorageError
 
 
 @dataclass(frozen=True, slots=True)
 class EventsGone:
-    """A plain peer has lost events before we had them: those from ``first`` up to, not including, ``end``."""
+    """A plain peer has lost events before we had them: those from ``first`` up to but not including ``end``."""
 
     peer: NodeId
     topic: Topic
@@ -683,7 +687,7 @@ class EventsGone:
 
 @dataclass(frozen=True, slots=True)
 class PeerRefused:
-    """Something that a peer brought was not taken, so many times; ``what`` says the first of it, for people."""
+    """Something that a peer brought was refused, this many times. ``what`` describes the first of these, for people."""
 
     peer: NodeId
     fault: PeerFault
@@ -701,9 +705,9 @@ class TellInterest:
     since_us: tuple[int, ...] = ()
 
 
-Effect: TypeAlias = (
+# An effect concerns a client of this node, a peer, a call, or the runtime itself.
+ClientEffect: TypeAlias = (
     Receipts
-    | BucketsFound
     | Refused
     | GroupMoved
     | Opened
@@ -714,19 +718,18 @@ Effect: TypeAlias = (
     | Assigned
     | Withdrawn
     | Ended
-    | SendCopies
-    | SendAcks
-    | SendResume
-    | SendBegins
-    | SendPastRequest
-    | SendPast
-    | SendPlain
-    | SendPlainAck
+)
+PeerEffect: TypeAlias = (
+    SendCopies | SendAcks | SendResume | SendBegins | SendPastRequest | SendPast | SendPlain | SendPlainAck | SendCall
+)
+Effect: TypeAlias = (
+    ClientEffect
+    | PeerEffect
+    | CallEffect
+    | BucketsFound
     | DropLink
     | DamageFound
     | EventsGone
     | PeerRefused
     | TellInterest
-    | CallEffect
-    | SendCall
 )

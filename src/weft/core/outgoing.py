@@ -1,7 +1,7 @@
-"""What one peer gets of this node's log: a child in the trees of some origins.
+"""What one peer gets from this node's log. The peer is a child in the trees of some origins.
 
-The child says what it has (``resume``); from there on it is sent every stream that somebody in its branch wants, as far
-as the window goes. What is sent is always read from the log, so a frame that is lost costs only time.
+The child says what it has (``resume``). From there on, it is sent every stream that somebody in its branch wants, as
+far as the window allows. Everything is read from the log when it is sent, so a lost frame costs only time.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from weft.log.errors import PositionExpired
 from weft.model import Batch, NodeId, Position
 from weft.routing import SINCE_EVER_US
 
-BEGINS_MAX: Final = 512  # copies whose beginning is looked for in one turn: some milliseconds
+BEGINS_MAX: Final = 512  # copies whose beginning is looked for in one turn: a few milliseconds
 
 
 @dataclass(slots=True)
 class Cursor:
-    """How far the child is in one stream. ``latest``: where the stream ended when the child's wish was heard of.
+    """How far the child is in one stream. ``latest``: where the stream ended when we heard what the child wants.
 
     ``began``: where its copy begins, as far as we know; None: it has none, and we have not decided yet where it will.
     ``late_us``: if it begins in the middle, since when it has everything.
@@ -40,7 +40,7 @@ class Cursor:
     late_us: int | None = None
 
     def go_to(self, offset: int, began: int) -> None:
-        """The child's copy ends there. If it has nothing, it may begin elsewhere the next time."""
+        """The child's copy ends there. If it has nothing, it may begin elsewhere next time."""
         self.sent = self.acked = offset
         self.began = began if offset else None
 
@@ -56,8 +56,8 @@ class Flying:
 
 
 class Followers:
-    """Of all links together: who has something to send, and who is sent which stream. So a step looks at those that it
-    concerns, however many others there are."""
+    """For all links together: which have something to send, and which follow which stream. So a step looks only at
+    those that it concerns, however many others there are."""
 
     def __init__(self) -> None:
         self.ready: dict[Outgoing, None] = {}  # in turn
@@ -79,15 +79,15 @@ class Followers:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """What the child and those behind it want. ``since``: since when they want a stream; without this, the child does
-    not know of copies that begin in the middle."""
+    """What the child and the nodes behind it want. ``since``: since when they want a stream; None if the child does not
+    know copies that begin in the middle."""
 
     wants: Callable[[StreamKey], bool]
     since: Callable[[StreamKey], int] | None
 
 
 class Outgoing:
-    """What one child gets. ``pasts``: of our own copies."""
+    """What one child gets. ``pasts``: those of our own copies."""
 
     def __init__(
         self,
@@ -103,11 +103,11 @@ class Outgoing:
         self.origins: set[NodeId] = set()  # whose streams the child wants from us
         self._orphans: set[NodeId] = set()  # origins out of reach: the child may not know that we have their streams
         self.cursors: dict[StreamKey, Cursor] = {}
-        self.damaged: dict[StreamKey, StorageError] = {}  # streams that cannot be sent on: the log has lost events
-        self.differing: dict[StreamKey, int] = {}  # streams that the child keeps other events of, from there on
+        self.damaged: dict[StreamKey, StorageError] = {}  # streams with lost events: they go no further
+        self.differing: dict[StreamKey, int] = {}  # where the child keeps other events, from there on
         self._untold: list[StorageError] = []
         self._begun: list[Begin] = []  # copies that begin in the middle, of which the child was not told yet
-        self._kept: set[StreamKey] = set()  # that the child is to have for safety's sake
+        self._kept: set[StreamKey] = set()  # that the child is to have as a safe copy
         self._log = log
         self._window_bytes = window_bytes
         self._branch = branch
@@ -115,8 +115,8 @@ class Outgoing:
         self._behind: dict[StreamKey, None] = {}  # streams with more to send, in turn
         self._flying: dict[StreamKey, deque[Flying]] = {}
         self.flying_bytes = 0
-        self.progress_s = 0.0  # when the child last acknowledged something, or there was nothing to acknowledge
-        self._acked_sent_s = -inf  # when the latest of what it has acknowledged was sent
+        self.progress_s = 0.0  # when the child last acknowledged something, or had nothing to acknowledge
+        self._acked_sent_s = -inf  # when the latest frame that it has acknowledged was sent
 
     # --- what the child wants ------------------------------------------------------------------------------------
 
@@ -127,8 +127,8 @@ class Outgoing:
         begins: Iterable[Position],
         streams: Iterable[StreamInfo],
     ) -> None:
-        """The child wants these origins' streams from us, and has them up to these positions; those that do not begin
-        with the stream, from these on."""
+        """The child wants these origins' streams from us, and has them up to ``positions``. ``begins`` says where its
+        copies begin that do not begin with the stream."""
         has = {(each.stream, each.epoch): each.offset for each in positions}
         began = {(each.stream, each.epoch): each.offset for each in begins}
         asked = set(origins)
@@ -143,7 +143,7 @@ class Outgoing:
                 self._look(key, info.end)
 
     def go_back(self, position: Position) -> None:
-        """The child lacks what comes from here on in one stream, whatever was sent already."""
+        """In one stream, the child lacks the events from here on, whatever was sent already."""
         key = (position.stream, position.epoch)
         cursor = self.cursors.get(key)
         if cursor is not None:
@@ -152,13 +152,14 @@ class Outgoing:
             self._fall_behind(key)
 
     def leave(self, origins: Iterable[NodeId]) -> None:
-        """Another parent serves these from now on."""
+        """The child has another parent for these origins now."""
         left = set(origins)
         self.origins -= left
         self._drop(left - self._orphans)
 
     def adopt(self, orphans: set[NodeId], streams: Iterable[StreamInfo]) -> None:
-        """These origins are out of reach, so nobody is the child's parent for them; whoever has their streams is."""
+        """These origins are out of reach, so nobody is the child's parent for them; any node that has their streams
+        sends them."""
         gone = self._orphans - orphans - self.origins
         self._orphans = orphans
         self._drop(gone)
@@ -181,14 +182,14 @@ class Outgoing:
         self._followers.ready.pop(self, None)
 
     def stream_known(self, info: StreamInfo, latest: int) -> None:
-        """A stream is new in our log."""
+        """Our log has a new stream."""
         if info.stream.origin in self.origins or info.stream.origin in self._orphans:
             key = (info.stream, info.epoch)
             self.cursors.setdefault(key, Cursor(0, 0))
             self._look(key, latest)
 
     def look_again(self, end_of: Callable[[StreamKey], int]) -> None:
-        """The mesh has changed: somebody may want more or less than before."""
+        """The mesh has changed: the nodes behind the child may want more or less than before."""
         for key in self.cursors:
             self._look(key, end_of(key))
 
@@ -227,7 +228,7 @@ class Outgoing:
         return bool(self._behind) and self.flying_bytes < self._window_bytes
 
     def pump(self, floors: Callable[[StreamKey], int], now_s: float) -> list[Copy]:
-        """What can be sent now: one turn of one stream."""
+        """Return what can be sent now: one turn of one stream."""
         copies = self._next(floors, now_s)
         if not self.ready:
             self._followers.ready.pop(self, None)
@@ -252,12 +253,12 @@ class Outgoing:
         return []
 
     def take_begun(self) -> tuple[Begin, ...]:
-        """Since the last call; to be sent before what ``pump`` says."""
+        """Take what has begun since the last call; it has to be sent before the copies that ``pump`` returns."""
         begun, self._begun = self._begun, []
         return tuple(begun)
 
     def take_damage(self) -> list[StorageError]:
-        """What was found since the last call."""
+        """Take the damage found since the last call."""
         untold, self._untold = self._untold, []
         return untold
 
@@ -286,14 +287,14 @@ class Outgoing:
             late_us = cursor.late_us if follows == cursor.began else None
             copies.append(Copy(stream, epoch, batch, follows, expired, key in self._kept, latest, late_us))
             follows, expired = batch.end_offset, False
-        cursor.sent = follows if stored else info.end  # compaction took all there was
+        cursor.sent = follows if stored else info.end  # compaction deleted all there was
         if cursor.sent < info.end:
             self._fall_behind(key)
         return copies
 
     def _begin(self, key: StreamKey, cursor: Cursor, info: StreamInfo, floor: int) -> bool:
-        """Decide where the child's copy begins: with the stream, or with what somebody in its branch wants. False: it
-        has to wait for the past of our own."""
+        """Decide where the child's copy begins: with the stream, or with what somebody in its branch wants. False if it
+        has to wait for the past of our own copy."""
         if self._branch.since is None and self._pasts.lacks(info, since_us=SINCE_EVER_US):
             return False
         since_us = SINCE_EVER_US
@@ -322,7 +323,7 @@ class Outgoing:
     # --- acknowledgements ----------------------------------------------------------------------------------------
 
     def acked(self, position: Position, now_s: float) -> bool:
-        """The child has synced a stream up to there (PL-04); whether that is news."""
+        """The child has synced a stream up to there (PL-04); return whether that is new."""
         key = (position.stream, position.epoch)
         cursor = self.cursors.get(key)
         if cursor is None or position.offset <= cursor.acked:
@@ -342,8 +343,8 @@ class Outgoing:
         return True
 
     def differs(self, position: Position) -> bool:
-        """What the child keeps from there on are not our events (SEC-06): it gets no more of that stream on this link,
-        and is no copy of it. Whether that is news."""
+        """From there on the child keeps other events than ours (SEC-06): it gets no more of that stream on this link,
+        and does not count as a copy. Return whether that is new."""
         key = (position.stream, position.epoch)
         if key in self.differing or key not in self.cursors:
             return False
@@ -352,21 +353,21 @@ class Outgoing:
         return True
 
     def has(self, key: StreamKey, first: int, end: int) -> bool:
-        """The child has synced our events from the first of them up to there."""
+        """Whether the child has synced our events from ``first`` up to there."""
         cursor = self.cursors.get(key)
         if cursor is None or cursor.began is None or cursor.began > first:
             return False
         return cursor.acked >= end and self.differing.get(key, end) >= end
 
     def rewind(self, now_s: float) -> None:
-        """What was not acknowledged is sent again."""
+        """Send again what was not acknowledged."""
         for key in list(self._flying):
             self._send_again(key)
         self.progress_s = now_s
 
     def rewind_stalled(self, timeout_s: float) -> None:
-        """Streams of which nothing was acknowledged, though other copies were that left so much later, are sent again:
-        a link keeps the order, so the child did not keep them. Its disk may have been full."""
+        """Send streams again of which nothing was acknowledged, although copies that were sent much later were. A link
+        keeps the order, so the child did not keep them: its disk may have been full."""
         for key in [key for key, each in self._flying.items() if each[0].sent_s + timeout_s <= self._acked_sent_s]:
             self._send_again(key)
 
@@ -377,7 +378,7 @@ class Outgoing:
         self._fall_behind(key)
 
     def _land(self, key: StreamKey) -> None:
-        """Nothing of this stream is under way any more."""
+        """Nothing of this stream is under way any longer."""
         self.flying_bytes -= sum(each.bytes for each in self._flying.pop(key, ()))
         if self._behind:
             self._followers.ready[self] = None

@@ -1,7 +1,8 @@
-"""Requests of others on their way over this node (CON-04): when the link that one went on by breaks, its asker hears.
+"""Requests of other nodes that pass through this one (CON-04): when the link that one left by breaks, its asker is
+told.
 
-Neither the asker's node nor the server's has a part in such a link, and both may still reach each other, so nobody
-else would tell. Whether the request had arrived, or its reply was under way, is not known: the asker is told that it is
+Such a link belongs neither to the asker's node nor to the server's, and both may still reach each other, so nobody else
+would notice. Whether the request had arrived, or its reply was under way, is unknown: the asker is told that it is
 lost.
 """
 
@@ -13,11 +14,11 @@ from typing import Final, NamedTuple
 from weft.core.call_messages import CallFault, CallFrame, CallKey, Cancel, Question, Refusal, Reply
 from weft.model import NodeId
 
-CALLS_PASSING_MAX: Final = 16_384  # of 300 bytes or so; of those that came before these, the time-out tells
+CALLS_PASSING_MAX: Final = 16_384  # of about 300 bytes; older ones end by their time-out
 
 
 class Passed(NamedTuple):
-    """``target`` has the request, or will; it went on to ``hop``. After ``until_s`` nobody waits for it."""
+    """``target`` has the request, or will have it; it was sent on to ``hop``. After ``until_s`` nobody waits for it."""
 
     target: NodeId
     hop: NodeId
@@ -25,7 +26,7 @@ class Passed(NamedTuple):
 
 
 class Passing:
-    """Those that are not over yet, as far as can be seen here: an answer may take another way."""
+    """Requests that seem not to be over; an answer may take another way."""
 
     def __init__(self) -> None:
         self._passed: OrderedDict[CallKey, Passed] = OrderedDict()
@@ -46,7 +47,7 @@ class Passing:
                 pass
 
     def link_down(self, peer: NodeId) -> list[CallFrame]:
-        """What to tell askers, in the name of the nodes that they asked: those are who they wait for."""
+        """What to tell the askers, in the name of the nodes that they asked, because they wait for those."""
         lost = [key for key, passed in self._passed.items() if passed.hop == peer]
         refusal = Refusal(CallFault.LOST, f"a link to {peer} broke on its way")
         return [CallFrame(self._passed.pop(key).target, key.origin, key.number, refusal) for key in lost]

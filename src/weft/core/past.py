@@ -1,8 +1,8 @@
 """The past of copies that begin in the middle: fetched from a parent once somebody wants it (ADR 39).
 
-A copy that is made for those who want only what is new begins there (``StreamInfo.late_us``). Who wants more asks
-``Pasts.lacks``, and again whenever the stream advances; meanwhile the past is asked for piece by piece. Parents answer
-from their logs, and remember nothing but who waits for what they lack themselves.
+A copy for subscribers that want only new events begins with these (``StreamInfo.late_us``). A reader that wants more
+calls ``Pasts.lacks``, and again whenever the stream advances; meanwhile the past is fetched piece by piece. Parents
+answer from their logs. They remember only the requests that wait for what they lack themselves.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from weft.model import Batch, NodeId
 from weft.routing import SINCE_EVER_US
 from weft.routing.interest import SINCE_NEVER_US
 
-PAST_RETRY_S: Final = 1.0  # without an answer, how long to wait before it is asked for again
-PAST_WAITING_MAX: Final = 4096  # requests of one peer that wait for our own past; it asks again for the others
+PAST_RETRY_S: Final = 1.0  # how long to wait for an answer before asking again
+PAST_WAITING_MAX: Final = 4096  # requests of one peer that wait for our own past; the peer repeats the others
 
 
 @dataclass(slots=True)
 class Need:
-    """What is wanted of a stream: what came since a time, and all from an offset on."""
+    """What is wanted of a stream: everything since a time, or from an offset on."""
 
     since_us: int = SINCE_NEVER_US
     offset: int = OFFSET_MAX
-    lost_s: float | None = None  # since when nobody has been there who has to have it
+    lost_s: float | None = None  # since when no node is there that must have it
     asked: NodeId | None = None
     tries: int = 0  # without an answer
-    due_s: float = 0.0  # when to ask, or ask again
+    due_s: float = 0.0  # when to ask, or to ask again
 
     def lacks(self, info: StreamInfo) -> bool:
         return is_lacking(info, self.since_us, self.offset)
@@ -58,29 +58,30 @@ class Sources(Protocol):
     """Where to get a stream from."""
 
     def givers(self, key: StreamKey) -> list[NodeId]:
-        """Whom to ask for it, the best first."""
+        """The nodes to ask, the best first."""
 
     def lost_since(self, key: StreamKey, now_s: float) -> float | None:
         """Since when its origin has been out of reach, or has lost it; None: it has it."""
 
 
 class Pasts:
-    """``timeout_s``: an origin has been out of reach for so long, and nobody has what it had: it is taken for gone."""
+    """``timeout_s``: if an origin has been out of reach for this long, and nobody has its events, they are taken for
+    lost."""
 
     def __init__(self, log: Log, sources: Sources, timeout_s: float) -> None:
         self._log = log
         self._sources = sources
         self._timeout_s = timeout_s
         self._needs: dict[StreamKey, Need] = {}
-        self._waiting: dict[NodeId, dict[StreamKey, PastRequest]] = {}  # of peers, for what we have not got ourselves
-        self._gone: set[StreamKey] = set()  # streams whose past nobody waits for any longer
+        self._waiting: dict[NodeId, dict[StreamKey, PastRequest]] = {}  # for what we lack ourselves
+        self._gone: set[StreamKey] = set()  # streams for whose past nobody waits any longer
         self._given_up: list[StreamKey] = []
 
-    # --- who wants it --------------------------------------------------------------------------------------------
+    # --- what is wanted ------------------------------------------------------------------------------------------
 
     def lacks(self, info: StreamInfo, *, since_us: int = SINCE_NEVER_US, offset: int = OFFSET_MAX) -> bool:
-        """Whether a copy still lacks what came since a time, or something from an offset on. Then it is fetched, and
-        the caller has to wait until the stream advances."""
+        """Whether a copy still lacks events since a time, or from an offset on. If so, they are fetched, and the caller
+        has to wait until the stream advances."""
         key = (info.stream, info.epoch)
         if not is_lacking(info, since_us, offset) or key in self._gone:
             return False
@@ -89,7 +90,8 @@ class Pasts:
         return True
 
     def take_given_up(self) -> list[StreamKey]:
-        """Since the last call: streams that go on without their past. Who waited for it has to be woken."""
+        """The streams given up since the last call, which go on without their past. Wake the readers that waited for
+        it."""
         keys, self._given_up = self._given_up, []
         return keys
 
@@ -106,7 +108,7 @@ class Pasts:
 
     @property
     def is_wanted(self) -> bool:
-        """Somebody waits for the past of a copy, or has just given up."""
+        """Whether somebody waits for the past of a copy, or has just given up."""
         return bool(self._needs or self._given_up)
 
     def get_timer(self) -> float | None:
@@ -128,7 +130,7 @@ class Pasts:
         if not need.lacks(info):
             del self._needs[key]
             return []
-        if first is not None and first >= info.start:  # it is all here, and counts after the next sync
+        if first is not None and first >= info.start:  # everything is here, and counts after the next sync
             return []
         if self._gives_up(key, need, now_s):
             del self._needs[key]
@@ -147,7 +149,8 @@ class Pasts:
         return [SendPastRequest(need.asked, PastRequest(*key, info.start, offset=offset, since_us=since_us))]
 
     def received(self, received: ReceivedPast, now_s: float) -> None:
-        """Keep what was asked for; nothing else is taken. A full disk keeps nothing, and it is asked for again."""
+        """Keep what was asked for, and nothing else. If the disk is full, nothing is kept, and it is asked for
+        again."""
         past = received.past
         need = self._needs.get((past.stream, past.epoch))
         if need is None or need.asked != received.peer:
@@ -200,7 +203,7 @@ class Pasts:
             return []
         for key in advanced:
             need = self._needs.get(key)
-            if need is not None and self._log.past_end(*key) is None:  # a part is there: it may be enough
+            if need is not None and self._log.past_end(*key) is None:  # a part is there, which may be enough
                 need.due_s = now_s
         effects: list[Effect] = []
         for peer, waiting in self._waiting.items():
@@ -212,7 +215,7 @@ class Pasts:
         return effects
 
     def _answer(self, request: PastRequest) -> Past | None:
-        """None: what was asked for is not here."""
+        """Answer a request; None if what was asked for is not here."""
         key = (request.stream, request.epoch)
         info = self._log.info(*key)
         since_us = SINCE_NEVER_US if request.since_us is None else request.since_us
@@ -229,11 +232,11 @@ class Pasts:
         first = min(max(first, info.start), request.until)
         end = min(request.until, info.end)
         if first >= end and first < request.until:
-            return None  # our own copy does not go so far yet
+            return None  # our own copy does not reach that far yet
         begins = first <= info.start and info.late_us is None
         try:
             stored = self._log.read(*key, first, end, LINK_READ_BYTES_MAX) if first < end else []
-        except (PositionExpired, StorageError):  # retention was quicker, or it is damaged here: that is told elsewhere
+        except (PositionExpired, StorageError):  # retention was quicker, or it is damaged here; others report that
             return None
         batches = tuple(map(Batch.read_stored, stored))
         if batches and request.first is None:
@@ -243,7 +246,7 @@ class Pasts:
 
 
 def _following(past: Past) -> list[Batch] | None:
-    """The batches of a piece, each behind the one before it; None if they are not."""
+    """The batches of a piece, each following the one before it; None if they do not."""
     at = past.first
     batches = []
     for batch in past.batches:

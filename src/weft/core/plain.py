@@ -1,18 +1,17 @@
 """Peers that know only the four messages of the design document (PL-05).
 
-What they send is the stream (topic, their node id, partition 0). An ack is for the highest durable offset that has
-everything before it (PL-04), so what comes behind a gap is not taken:
+What they send is the stream (topic, their node id, partition 0). An ack names the highest durable offset without a gap
+before it (PL-04), so events behind a gap are not taken:
 
-1. The first event of a stream may have any offset: the peer has dropped what was before it.
-2. Behind a gap nothing is kept and nothing acknowledged. The peer gets the last ack again, so that it can go back.
-3. By the document a sender goes back only when its link is new. So a peer that has not gone back within PLAIN_GAP_S
-   loses its link, and resumes after the ack on the next one.
-4. A gap that is there on two links in a row is no accident: the peer no longer has these events. Its stream
-   goes on behind the gap, and the node says which events are gone (``EventsGone``).
+1. The first event of a stream may have any offset: the peer has dropped the ones before it. 2. Behind a gap, nothing is
+kept or acknowledged. The peer gets the last ack again, so that it can go back. 3. The document lets a sender go back
+only on a new link. So a peer that has not gone back within PLAIN_GAP_S loses its link, and resumes behind the ack on
+the next one. 4. A gap on two links in a row is no accident: the peer no longer has these events. Its stream goes on
+behind the gap, and the node reports which events are gone (``EventsGone``).
 
-What they get: all streams of a topic, merged into one sequence without gaps. The sequence is a stream of its own in our
-log, one per peer and topic, so that a number once given to an event stays with it over crashes; what has been merged is
-noted behind it, so a crash in between merges a few events again and loses none.
+They get all streams of a topic, merged into one sequence without gaps. Each peer and topic has such a sequence, stored
+as a separate stream in our log, so that an event keeps its number over crashes. What has been merged is noted
+afterwards, so a crash in between merges a few events again and loses none.
 """
 
 from __future__ import annotations
@@ -33,19 +32,20 @@ from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, Stream, T
 
 LINK_READ_BYTES_MAX: Final = 1 * MIB  # of one stream for one peer or subscriber at a time, so that streams take turns
 PLAIN_WINDOW_EVENTS: Final = 1000  # sent to a plain peer and not yet acknowledged
-PLAIN_GAP_S: Final = 3.0  # for a plain peer to go back to what is missing: many round trips; then its link is dropped
-PLAIN_EPOCH: Final = Epoch(1)  # the document knows none
+PLAIN_GAP_S: Final = 3.0  # for a plain peer to go back to missing events: many round trips; then its link ends
+PLAIN_EPOCH: Final = Epoch(1)  # the document has no epochs
 DIGEST_BYTES: Final = 12
 
 
 def merged_stream(me: NodeId, peer: NodeId, topic: Topic) -> Stream:
-    """Where the sequence for a peer and topic is kept. Topic and id may be too long for a name: a digest of both."""
+    """The stream of the sequence for a peer and topic. Topic and id may be too long for a name, so it uses a digest of
+    both."""
     digest = blake2b(f"{peer}\n{topic}".encode(), digest_size=DIGEST_BYTES).hexdigest()
     return Stream(parse_topic(f"{PLAIN_PREFIX}{digest}"), me, 0)
 
 
 class Gap(NamedTuple):
-    """Offsets that have not come, from ``first`` up to, not including, ``end``, and since when they are missing."""
+    """Offsets that have not come, from ``first`` up to but not including ``end``, and since when they are missing."""
 
     first: int
     end: int
@@ -53,8 +53,8 @@ class Gap(NamedTuple):
 
 
 class PlainLink:
-    """One plain peer, as long as its link stands. ``gaps`` outlives it: topics that stopped before a gap, and where.
-    ``lacks``: whether the past of a copy has to be waited for, from an offset on."""
+    """One plain peer, as long as its link stands. ``gaps`` lives longer: topics that stopped before a gap, and where.
+    ``lacks``: whether to wait for the past of a copy, from an offset on."""
 
     def __init__(
         self,
@@ -79,12 +79,12 @@ class PlainLink:
         self._untold: list[StorageError] = []
         self._gaps = gaps
         self._gaps_before = dict(gaps)  # found on earlier links
-        self._missing: dict[Topic, Gap] = {}  # what topics wait for
+        self._missing: dict[Topic, Gap] = {}  # the gaps that topics wait for
         for info in log.streams():
             self.stream_known((info.stream, info.epoch))
 
     def selects(self, key: StreamKey) -> bool:
-        """Whether the peer gets this stream: not its own, and never what the mesh keeps for itself."""
+        """Whether the peer gets this stream: not its own streams, and never those that the mesh keeps for itself."""
         stream, _ = key
         if stream.origin == self.peer or is_own(stream.topic):
             return False
@@ -102,9 +102,9 @@ class PlainLink:
             self.merge(key)
 
     def merge(self, key: StreamKey) -> None:
-        """Give the durable events of a stream, as far as they have none, their numbers in the sequence for the peer.
+        """Give those durable events of a stream that have none yet their numbers in the sequence for the peer.
 
-        When there is no room for that, it is one of those that are tried again (``merge_rest``).
+        If there is no room for that, ``merge_rest`` tries the stream again.
         """
         if self.selects(key) and key not in self._damaged:
             self.unmerged.pop(key, None)
@@ -120,7 +120,7 @@ class PlainLink:
         self._untold.append(error)
 
     def take_damage(self) -> list[StorageError]:
-        """What was found since the last call."""
+        """Take the damage found since the last call."""
         untold, self._untold = self._untold, []
         return untold
 
@@ -142,7 +142,7 @@ class PlainLink:
                 place = self._log.info(stream, epoch).start
                 continue
             merged = merged_stream(self._me, self.peer, stream.topic)
-            for data in stored:  # sliced: without its producer, who would be taken for one that repeats itself
+            for data in stored:  # sliced without its producer: the log would take it for a producer that repeats itself
                 self._log.append(merged, Batch.read_stored(data).slice(place))
             place = Batch.read_stored(stored[-1]).end_offset if stored else info.end
             self._move(Position(stream, epoch, place))
@@ -152,7 +152,7 @@ class PlainLink:
         self._log.move_cursor(self.peer, [position])
 
     def to_send(self) -> list[PlainEvent]:
-        """What the peer can get now: numbered events that are durable, as far as the window goes."""
+        """What the peer can get now: numbered, durable events, as far as the window allows."""
         events: list[PlainEvent] = []
         for merged, topic in self._topics.items():
             key = (merged, self._log.epoch)
@@ -186,23 +186,23 @@ class PlainLink:
         """The peer has everything of the topic up to and including this number."""
         merged = merged_stream(self._me, self.peer, topic)
         if merged in self._topics and self._places.get((merged, self._log.epoch), 0) <= offset < self._sent[merged]:
-            with suppress(DiskFull):  # it counts all the same; after a crash a few events are sent once more
+            with suppress(DiskFull):  # it counts all the same; after a crash, a few events are sent once more
                 self._move(Position(merged, self._log.epoch, offset + 1))
 
     def rewind(self) -> None:
-        """What was not acknowledged is sent again."""
+        """Send again what was not acknowledged."""
         for merged in self._sent:
             self._sent[merged] = self._places.get((merged, self._log.epoch), 0)
 
     # --- from the peer -------------------------------------------------------------------------------------------
 
     def end_of(self, topic: Topic) -> int | None:
-        """Where the peer's stream ends here; None if there is nothing of it."""
+        """Where the peer's stream ends here; None if we have nothing of it."""
         return end_of(self._log, Stream(topic, self.peer, 0), PLAIN_EPOCH)
 
     def pass_gap(self, event: PlainEvent) -> tuple[int, int] | None:
-        """If the event lies behind a gap that was there on an earlier link, too: go on behind it. The first offset
-        that is gone, and the one after the last; StorageError if there is no room to note it."""
+        """If the event lies behind a gap that was also there on an earlier link, go on behind the gap. Return the first
+        offset that is gone and the one after the last. Raise StorageError if there is no room to note that."""
         end = self.end_of(event.topic)
         if end is None or event.offset <= end or self._gaps_before.get(event.topic) != end:
             return None
@@ -210,8 +210,8 @@ class PlainLink:
         return end, event.offset
 
     def take(self, event: PlainEvent, now_us: int) -> Taken:
-        """Keep an event if it follows what is here. UsageError if it cannot be kept at all, StorageError if there is
-        no room."""
+        """Keep an event if it follows what is here. Raise UsageError if it cannot be kept at all, StorageError if there
+        is no room."""
         topic, end = event.topic, self.end_of(event.topic)
         if end is not None and event.offset > end:
             return Taken.MISSING
@@ -225,7 +225,7 @@ class PlainLink:
         return Taken.KEPT
 
     def tell_missing(self, event: PlainEvent, now_s: float) -> bool:
-        """Whether the peer has to be told again what we have; once is enough until it goes on."""
+        """Whether the peer has to be told again what we have. Once is enough until the stream goes on."""
         topic, end = event.topic, self.end_of(event.topic)
         assert end is not None, "a stream that is not here can begin anywhere"
         if topic in self._missing:
@@ -237,16 +237,16 @@ class PlainLink:
 
     @property
     def gap_due_s(self) -> float | None:
-        """When a peer that does not go back has to go; None if nothing is missing."""
+        """When a peer that does not go back loses its link; None if nothing is missing."""
         return min((gap.since_s + PLAIN_GAP_S for gap in self._missing.values()), default=None)
 
     def missing(self) -> str:
-        """What has been missing longest, for people."""
+        """The gap that has waited longest, for people."""
         topic, gap = min(self._missing.items(), key=lambda each: each[1].since_s)
         return f"{topic} from {gap.first} to {gap.end - 1}"
 
     def acks(self) -> list[tuple[Topic, int]]:
-        """Topics and the last number of each that is durable here."""
+        """The topics to acknowledge, and the last durable number of each."""
         acks = []
         for topic in list(self._owed):
             state = self._log.find(Stream(topic, self.peer, 0), PLAIN_EPOCH)

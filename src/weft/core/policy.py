@@ -12,17 +12,17 @@ from weft.errors import UsageError, WeftError
 from weft.limits import OFFSET_MAX
 from weft.model import Topic, parse_topic
 
-DELIVERIES_MAX: Final = 1000  # of one event: more is no retrying, it is a stream that stands still
-RETRY_S_MAX: Final = 7 * 86_400.0  # a week: what waits for longer is kept by nobody's retention
+DELIVERIES_MAX: Final = 1000  # of one event: with more, the stream practically stands still
+RETRY_S_MAX: Final = 7 * 86_400.0  # a week: no retention keeps what waits longer
 POLICY_BYTES_MAX: Final = 4096  # a topic and some numbers
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPolicy:
-    """``max_deliveries``: so often an event is handed out; then it is a dead letter. ``retry_s_min``: how long the
-    first retry waits; every further one waits twice as long, up to ``retry_s_max``. ``in_order``: the stream waits for
-    the retry; otherwise the event is set aside and the stream goes on. ``dead_letter``: the topic of dead letters;
-    empty: ``weft.dead.<group>``."""
+    """``max_deliveries``: how often an event is handed out before it becomes a dead letter. ``retry_s_min``: how long
+    the first retry waits; every further one waits twice as long, up to ``retry_s_max``. ``in_order``: the stream waits
+    for the retry; otherwise the event is set aside and the stream goes on. ``dead_letter``: the topic of dead letters;
+    empty means ``weft.dead.<group>``."""
 
     max_deliveries: int = 5
     retry_s_min: float = 1.0
@@ -34,7 +34,7 @@ class GroupPolicy:
         if not 1 <= self.max_deliveries <= DELIVERIES_MAX:
             raise UsageError("max_deliveries is out of range", value=self.max_deliveries, least=1, most=DELIVERIES_MAX)
         for name, value in (("shortest", self.retry_s_min), ("longest", self.retry_s_max)):
-            if not 0 <= value <= RETRY_S_MAX:  # written so that NaN fails too
+            if not 0 <= value <= RETRY_S_MAX:  # written so that NaN is refused, too
                 raise UsageError(f"the {name} time of retry_s is out of range", value=value, least=0, most=RETRY_S_MAX)
         if self.retry_s_min > self.retry_s_max:
             raise UsageError("retry_s is shortest, longest", shortest=self.retry_s_min, longest=self.retry_s_max)
@@ -48,7 +48,7 @@ class GroupPolicy:
         return parse_topic(self.dead_letter) if self.dead_letter else Topic(DEAD_PREFIX + group)
 
     def delay_s(self, tries: int) -> float:
-        """How long to wait after so many deliveries that came to nothing."""
+        """How long to wait after so many failed deliveries."""
         doublings = min(max(tries - 1, 0), 64)  # more is beyond every bound, and floats stay finite
         return min(self.retry_s_min * 2.0**doublings, self.retry_s_max)
 
@@ -57,7 +57,7 @@ DEFAULT_POLICY: Final = GroupPolicy()
 
 
 class PolicyAt(msgspec.Struct, frozen=True, order=True):
-    """A policy as the mesh knows it: the highest version counts, and of two with the same one, the greater text."""
+    """A policy as the mesh knows it: the highest version counts; of two with the same version, the greater text."""
 
     version: int
     text: bytes

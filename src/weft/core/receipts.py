@@ -1,5 +1,5 @@
-"""Receipts that are owed. One comes only out of a sync, and with ``copies`` only when enough peers have synced, too.
-So does a refusal that says where something is."""
+"""Receipts that are owed. A receipt comes only out of a sync; with ``copies``, enough peers must have synced, too. The
+same holds for refusals that say where something is."""
 
 from __future__ import annotations
 
@@ -35,25 +35,26 @@ class Owed(Struct, frozen=True):
 
 
 class OwedReceipts:
-    """``copies_at``: on how many nodes, this one included, events of a stream are safe, from the first of them up to an
-    offset."""
+    """``copies_at``: on how many nodes, including this one, events of a stream are safe, from a first offset up to
+    another."""
 
     def __init__(self, copies_at: Callable[[StreamKey, int, int], int]) -> None:
         self._copies_at = copies_at
-        self._alone: deque[tuple[int, list[Receipted]]] = deque()  # by ticket: they wait for our own sync, and no more
-        self._unsynced: deque[Owed] = deque()  # by ticket: they wait for copies, too
-        self._uncopied: dict[StreamKey, deque[Owed]] = {}  # durable here, not yet on enough nodes; by offset
+        self._alone: deque[tuple[int, list[Receipted]]] = deque()  # by ticket: they wait only for our own sync
+        self._unsynced: deque[Owed] = deque()  # by ticket: they also wait for copies
+        self._uncopied: dict[StreamKey, deque[Owed]] = {}  # durable here, but not on enough nodes yet; by offset
         self._refusals: deque[tuple[int, Refused]] = deque()  # by ticket
 
     def add(self, owed: Owed) -> None:
         self._unsynced.append(owed)
 
     def add_alone(self, receipts: list[Receipted], ticket: int) -> None:
-        """Those that need no copies, once all tickets up to this one are durable. Most are: no object for each."""
+        """Receipts that need no copies are due once all tickets up to this one are durable. Most are of this kind, so
+        they get no object each."""
         self._alone.append((ticket, receipts))
 
     def refuse(self, refused: Refused, ticket: int) -> None:
-        """Once all tickets up to this one are durable."""
+        """Refuse once all tickets up to this one are durable."""
         self._refusals.append((ticket, refused))
 
     def synced(self, ticket: int) -> list[Effect]:
@@ -87,7 +88,7 @@ class OwedReceipts:
         return [Receipts(tuple(receipts))] if receipts else []
 
     def wanted_copies(self) -> dict[StreamKey, int]:
-        """Streams with receipts that wait for copies, and how many at most."""
+        """The streams with receipts that wait for copies, and how many copies they need at most."""
         wanted: dict[StreamKey, int] = {}
         for owed in (*self._unsynced, *(each for waiting in self._uncopied.values() for each in waiting)):
             wanted[owed.key] = max(owed.copies, wanted.get(owed.key, 0))
@@ -97,10 +98,10 @@ class OwedReceipts:
         return min([waiting[0].deadline_s for waiting in self._uncopied.values()]) if self._uncopied else None
 
     def expire(self, now_s: float) -> list[Effect]:
-        """Refuse what has waited too long for copies. The events stay, and may still be copied later."""
+        """Refuse receipts that have waited too long for copies. The events stay, and may still be copied later."""
         effects: list[Effect] = []
         for key, waiting in list(self._uncopied.items()):
-            while waiting and waiting[0].deadline_s <= now_s:  # who came first waits no longer than who came later
+            while waiting and waiting[0].deadline_s <= now_s:  # earlier ones never wait longer than later ones
                 effects.append(self._missing(waiting.popleft()))
             if not waiting:
                 del self._uncopied[key]

@@ -41,11 +41,11 @@ from weft.errors import StorageError, UsageError
 from weft.log import Log, StreamInfo
 from weft.model import NodeId, Position, Topic
 
-ORPHAN_DELAY_S: Final = 3.0  # an origin out of reach for so long has nobody's tree; gossip needs less to tell of one
+ORPHAN_DELAY_S: Final = 3.0  # an origin out of reach for so long is in nobody's tree; gossip is faster than this
 RESUME_POSITIONS_MAX: Final = 4096  # in one message, about 300 KiB
-RESUME_PARTS_MAX: Final = 256  # messages of one resume: a million streams, ten times what a log is made for
-MERGE_RETRY_S: Final = 1.0  # after a full disk, how long to wait before it is tried again
-UNBEGUN_MAX: Final = 100_000  # copies that found no room to begin, about 50 MB; a log is made for as many streams
+RESUME_PARTS_MAX: Final = 256  # messages of one resume: a million streams, ten times what a log is designed for
+MERGE_RETRY_S: Final = 1.0  # how long to wait after a full disk before the next try
+UNBEGUN_MAX: Final = 100_000  # copies that found no room to begin, about 50 MB; a log has as many streams
 
 
 FAULTS: Final = {
@@ -63,13 +63,13 @@ class PeerFlows:
 
     incoming: Incoming
     outgoing: Outgoing
-    past: bool  # it knows of copies that begin in the middle
+    past: bool  # it knows copies that begin in the middle
     resuming: list[ReceivedResume] = field(default_factory=list)  # parts of a resume that is not complete yet
 
 
 class Replication:
-    """``floors``: of each stream, where it ended when its sender heard of our interest. ``is_wanted_here``: whether
-    somebody at this node wants a topic."""
+    """``floors``: where each stream ended when its sender heard of our interest. ``is_wanted_here``: whether somebody
+    at this node wants a topic."""
 
     def __init__(
         self,
@@ -83,23 +83,23 @@ class Replication:
         self.pasts = Pasts(log, self, settings.past_timeout_s)
         self.links: dict[NodeId, PeerFlows] = {}
         self.plain: dict[NodeId, PlainLink] = {}
-        self._plain_gaps: dict[NodeId, dict[Topic, int]] = {}  # what PlainLink says; as many as there are streams
+        self._plain_gaps: dict[NodeId, dict[Topic, int]] = {}  # as PlainLink says; at most one per stream
         self._me = me
         self._log = log
         self._routes = routes
         self._settings = settings
         self._floors = floors
         self._is_wanted_here = is_wanted_here
-        self.events_in_vain = 0  # copied to this node though nobody here or behind it wants them
+        self.events_in_vain = 0  # copied to this node, although nobody here or behind it wants them
         self._followers = Followers()
-        self._owing: dict[NodeId, None] = {}  # peers that are owed acknowledgements
-        self._acks_due_s: float | None = None  # when to see who has not acknowledged for too long; never too late
-        self._unbegun: dict[StreamKey, tuple[NodeId, Begin]] = {}  # copies without room to begin, and who told us
+        self._owing: dict[NodeId, None] = {}  # peers to which we owe acknowledgements
+        self._acks_due_s: float | None = None  # when to look for late acknowledgements
+        self._unbegun: dict[StreamKey, tuple[NodeId, Begin]] = {}  # copies without room, and who told us
         self._merge_due_s = 0.0  # when to try again what found no room
         self._origins = {info.stream.origin for info in log.streams()}
         self._lost_s: dict[NodeId, float] = {}  # origins that are out of reach, and since when
         self._orphans: set[NodeId] = set()
-        self.orphans_due_s: float | None = None  # when to follow the routes again, should nothing else happen
+        self.orphans_due_s: float | None = None  # when to follow the routes again if nothing else happens
 
     # --- links ---------------------------------------------------------------------------------------------------
 
@@ -139,7 +139,8 @@ class Replication:
     # --- trees ---------------------------------------------------------------------------------------------------
 
     def follow_routes(self, now_s: float) -> list[Effect]:
-        """The mesh has changed: ask new parents for what they have, leave the old ones, and serve who wants now."""
+        """The mesh has changed: ask new parents for what they have, leave old ones, and serve the nodes that want
+        something now."""
         self._find_orphans(now_s)
         theirs = [info for info in self._log.streams() if info.stream.origin in self._orphans] if self._orphans else []
         for link in self.links.values():
@@ -159,10 +160,10 @@ class Replication:
         return {*self._routes.origins(), *self._origins} - {self._me}
 
     def _parents(self, origin: NodeId) -> set[NodeId]:
-        """Whom to get an origin's streams from: the parent in its tree.
+        """The peers from which to get an origin's streams: the parent in its tree.
 
-        An orphan has no tree, and anybody may have what it left behind: everybody is asked. While the link to the
-        parent is not there yet, or no longer, it stays as it is.
+        An orphan has no tree, and any node may have what it left behind, so all peers are asked. While there is no link
+        to the parent, nothing changes.
         """
         if origin in self._orphans:
             return set(self.links)
@@ -172,7 +173,8 @@ class Replication:
         return {peer for peer, link in self.links.items() if origin in link.incoming.asked}
 
     def _find_orphans(self, now_s: float) -> None:
-        """Origins whose streams we have and that have been out of reach for a while: gossip may just be on its way."""
+        """Find origins whose streams we have and that have been out of reach for a while. Before that, gossip may just
+        be on its way."""
         topology = self._routes.topology
         lost = {origin for origin in self._origins - {self._me} if topology.parent(origin, self._me) is None}
         self._lost_s = {origin: self._lost_s.get(origin, now_s) for origin in lost}
@@ -184,7 +186,7 @@ class Replication:
     # --- the past of copies --------------------------------------------------------------------------------------
 
     def take_given_up(self) -> list[StreamKey]:
-        """Streams whose past somebody waited for, and that go on without it."""
+        """The streams for whose past somebody waited, and that go on without it."""
         keys = self.pasts.take_given_up()
         for key in keys:
             for outgoing in self._followers.of(key):
@@ -194,7 +196,7 @@ class Replication:
         return keys
 
     def givers(self, key: StreamKey) -> list[NodeId]:
-        """The parents; anybody, if their versions are too old or what the origin had is lost."""
+        """The parents; any peer, if the parents' versions are too old or the origin has lost its events."""
         able = sorted(peer for peer, link in self.links.items() if link.past)
         parents = [peer for peer in able if key[0].origin in self.links[peer].incoming.asked]
         return able if self._is_of_lost_log(key) else parents or able
@@ -203,7 +205,7 @@ class Replication:
         return now_s if self._is_of_lost_log(key) else self._lost_s.get(key[0].origin)
 
     def _is_of_lost_log(self, key: StreamKey) -> bool:
-        """Its origin is there, with another log."""
+        """Whether its origin is there with another log."""
         stream, epoch = key
         state = self._routes.states.get(stream.origin)
         return state is not None and state.epoch != epoch
@@ -255,7 +257,7 @@ class Replication:
     # --- copies --------------------------------------------------------------------------------------------------
 
     def received_copies(self, received: ReceivedCopies, now_s: float) -> list[Effect]:
-        """Keep what follows. A full disk keeps nothing: it is not acknowledged, and so sent again."""
+        """Keep what follows. If the disk is full, nothing is kept or acknowledged, so it is sent again."""
         link = self.links.get(received.peer)
         if link is None:
             return []
@@ -290,10 +292,10 @@ class Replication:
         return [*effects, *self._acks(link)] if known else effects
 
     def received_begins(self, received: ReceivedBegins, now_s: float) -> list[Effect]:
-        """Begin copies that there is nothing of here.
+        """Begin copies of which nothing is here.
 
-        A copy that ends before the beginning goes on where it ends. The peer has lost what we told it: it had nothing
-        of the stream itself then, perhaps because it lost its disk.
+        A copy that ends before the beginning goes on where it ends: the peer has forgotten what we told it, because it
+        had nothing of the stream itself then, perhaps after losing its disk.
         """
         link = self.links.get(received.peer)
         behind: list[Position] = []
@@ -313,7 +315,8 @@ class Replication:
         return [SendResume(received.peer, (), tuple(behind))] if behind else []
 
     def _begin(self, peer: NodeId, begin: Begin) -> bool:
-        """Whether there was room for it. If not, it is tried again: the peer says it once."""
+        """Begin a copy; return whether there was room. If not, it is tried again, because the peer says it only
+        once."""
         key = _key(begin.position)
         try:
             self._log.begin_late(*key, begin.position.offset, begin.late_us)
@@ -332,8 +335,8 @@ class Replication:
                 return
 
     def _is_expected(self, incoming: Incoming, origin: NodeId, now_s: float) -> bool:
-        """An origin's streams are taken from the peer that they were asked of. Those of an origin out of reach are
-        taken from everybody, also before we ask: we may not know that there are any."""
+        """An origin's streams are accepted from the peer that we asked. Those of an origin out of reach are accepted
+        from all peers, even before we ask, because we may not know that there are any."""
         return incoming.may_bring(origin, now_s) or self._routes.topology.parent(origin, self._me) is None
 
     def _take(self, incoming: Incoming, copy: Copy, now_s: float) -> Taken | PeerFault:
@@ -343,7 +346,8 @@ class Replication:
         return PeerFault.UNASKED
 
     def _refuse(self, incoming: Incoming, refused: Mapping[PeerFault, list[Copy]]) -> list[Effect]:
-        """Say what was not taken, and tell the peer which of its events are not ours: it counts on our copy."""
+        """Report what was refused, and tell the peer which of its events differ from ours, because it counts on our
+        copy."""
         effects: list[Effect] = []
         for fault, copies in refused.items():
             first = copies[0]
@@ -354,7 +358,7 @@ class Replication:
         return [*effects, SendAcks(incoming.peer, (), differing)] if differing else effects
 
     def _ahead(self, link: PeerFlows, positions: Iterable[Position]) -> list[Effect]:
-        """Who has more of our stream than there is has events that somebody else made up."""
+        """A peer that claims more of our stream than exists has events that somebody made up."""
         effects: list[Effect] = []
         for position in positions:
             if position.stream.origin != self._me:
@@ -366,14 +370,15 @@ class Replication:
         return effects
 
     def _is_in_vain(self, copy: Copy, sender: NodeId) -> bool:
-        """The sender had to guess from a summary or wider patterns, or who wanted it has just gone."""
+        """Whether nobody wants this copy: the sender guessed from a summary or wider patterns, or the last subscriber
+        has just gone."""
         stream, epoch = copy.stream, copy.epoch
         if copy.keep or self._is_wanted_here(stream.topic) or self._followers.of((stream, epoch)):
             return False
         return not any(self._routes.wants(peer, stream.origin, stream.topic) for peer in self.links if peer != sender)
 
     def received_acks(self, acks: ReceivedAcks, now_s: float) -> tuple[list[StreamKey], list[Effect]]:
-        """The streams of which the peer now has more, and what there is to say."""
+        """Take acknowledgements. Return the streams of which the peer has more now, and the effects."""
         link = self.links.get(acks.peer)
         if link is None:
             return [], []
@@ -385,7 +390,7 @@ class Replication:
         return [_key(each) for each in acks.positions if link.outgoing.acked(each, now_s)], effects
 
     def synced(self, advanced: Mapping[StreamKey, int], now_s: float) -> list[Effect]:
-        """Acknowledge what a sync made durable, and see who wants it."""
+        """Acknowledge what a sync made durable, and pass it on to the peers that want it."""
         effects = self.pasts.synced(advanced, now_s)
         if not (self.links or self.plain):
             return effects
@@ -408,18 +413,18 @@ class Replication:
         return [SendAcks(link.incoming.peer, positions)] if positions else []
 
     def stream_known(self, info: StreamInfo) -> None:
-        """Of a stream that is new here, nothing is old news to our children, unless it was to us."""
+        """A stream is new here. None of it is old for our children, unless it was old for us."""
         key = (info.stream, info.epoch)
         if info.stream.origin not in self._origins:
             self._origins.add(info.stream.origin)
-            self.orphans_due_s = 0.0  # it may be out of reach: then somebody has to hand its streams on
+            self.orphans_due_s = 0.0  # it may be out of reach: then its streams have to be handed on
         for link in self.links.values():
             link.outgoing.stream_known(info, self._floors.get(key, 0))
         for plain in self.plain.values():
             plain.stream_known(key)
 
     def pump(self, now_s: float) -> list[Effect]:
-        """What can be sent now; a turn for everybody."""
+        """Return what can be sent now: one turn for each peer."""
         effects: list[Effect] = []
         for outgoing in list(self._followers.ready):
             copies = outgoing.pump(lambda key: self._floors.get(key, 0), now_s)
@@ -440,23 +445,23 @@ class Replication:
 
     @property
     def may_pump(self) -> bool:
-        """``pump`` may have something to do: asked in every step, also of nodes without peers."""
+        """Whether ``pump`` may have something to do. This is asked in every step, even by nodes without peers."""
         return bool(self._followers.ready or self.plain or self.pasts.is_wanted)
 
     # --- safety --------------------------------------------------------------------------------------------------
 
     def keep_copies(self, key: StreamKey, copies: int) -> None:
-        """Have so many nodes, this one included, keep a stream of ours: those first that want it anyway."""
+        """Make so many nodes, including this one, keep a stream of ours: first those that want it anyway."""
         candidates = sorted(self.links.values(), key=lambda link: (not _wants(link, key), link.outgoing.peer))
         for link in candidates[: copies - 1]:
             link.outgoing.keep(key)
 
     def copies_at(self, key: StreamKey, first: int, end: int) -> int:
-        """On how many nodes, this one included, these events of a stream of ours are durable."""
+        """On how many nodes, including this one, these events of a stream of ours are durable."""
         return 1 + sum(link.outgoing.has(key, first, end) for link in self.links.values())
 
     def neighbours_of(self, key: StreamKey, offset: int) -> tuple[tuple[NodeId, ...], tuple[NodeId, ...]]:
-        """Peers that events of this stream come from now, and peers that have this one from us, durable."""
+        """The peers that this stream's events come from now, and the peers that have this event from us, durable."""
         origin = key[0].origin
         sources = () if origin == self._me else tuple(sorted(self._parents(origin)))
         have = (peer for peer, link in self.links.items() if link.outgoing.has(key, offset, offset + 1))
@@ -483,8 +488,8 @@ class Replication:
         return due_s
 
     def expire(self, now_s: float) -> list[Effect]:
-        """Send again what has not been acknowledged for too long, see whether there is room again, and leave plain
-        peers that do not go back to what is missing."""
+        """Send again what has not been acknowledged for too long, check whether there is room again, and leave plain
+        peers that do not go back to missing events."""
         if self._acks_due_s is not None and now_s >= self._acks_due_s:
             self._acks_due_s = None
             for link in self.links.values():
@@ -527,7 +532,7 @@ class Replication:
             taken = plain.take(event, now_us)
         except UsageError as error:
             return [*effects, *self._drop_plain(peer, f"an event that cannot be kept: {error}")]
-        except StorageError as error:  # not acknowledged, and so sent again with the next link
+        except StorageError as error:  # not acknowledged, so it is sent again on the next link
             return [*effects, *self._drop_plain(peer, f"no room for its events: {error}")]
         if taken is Taken.KNOWN or (taken is Taken.MISSING and plain.tell_missing(event, now_s)):
             effects += self._plain_acks(plain)
@@ -537,7 +542,8 @@ class Replication:
         return [SendPlainAck(plain.peer, topic, offset) for topic, offset in plain.acks()]
 
     def _drop_plain(self, peer: NodeId, reason: str) -> list[Effect]:
-        """From here on nothing counts that is still under way: what follows an event that was not kept is no gap."""
+        """From here on, nothing counts that is still under way: what follows an event that was not kept is not a
+        gap."""
         del self.plain[peer]
         return [DropLink(peer, reason)]
 

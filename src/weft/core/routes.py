@@ -1,4 +1,5 @@
-"""Which way events come and go, from what membership says: who wants a topic, and everybody's place in every tree."""
+"""Which way events travel, derived from membership: which nodes want a topic, and the place of each node in every
+tree."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from weft.routing import (
     without_covered,
 )
 
-MERGED_PATTERNS_MAX: Final = 384  # merged with care in ten milliseconds; ten times as many take ten times as long
+MERGED_PATTERNS_MAX: Final = 384  # merged carefully in ten milliseconds; ten times as many take ten times as long
 
 
 class Routes:
@@ -37,12 +38,12 @@ class Routes:
         self._users = InterestTable()
         self._own = InterestTable()
         self._topology = Topology({})
-        self._stale = False  # the topology is behind the states
+        self._stale = False  # the topology is older than the states
 
     # --- what membership says ------------------------------------------------------------------------------------
 
     def know(self, state: NodeState) -> bool:
-        """Take over what a node says; whether that may change a route."""
+        """Take in what a node says; return whether that may change a route."""
         before = self._states.get(state.node_id)
         if state.liveness.gone:
             return self.forget(state.node_id)
@@ -76,11 +77,11 @@ class Routes:
 
     @property
     def states(self) -> dict[NodeId, NodeState]:
-        """Of the nodes that live."""
+        """The states of the living nodes."""
         return self._states
 
     def origins(self) -> list[NodeId]:
-        """Everybody whose events there may be, without this node; plain peers of others included."""
+        """All nodes that may have events, without this one; including the plain peers of others."""
         named = {neighbour for state in self._states.values() for neighbour in state.neighbours}
         return sorted((named | self._states.keys()) - {self.me})
 
@@ -90,16 +91,16 @@ class Routes:
         return (self._own if is_own(topic) else self._users).who(topic)
 
     def wants(self, child: NodeId, origin: NodeId, topic: Topic) -> bool:
-        """Whether somebody wants the topic in the branch of the origin's tree that begins with this child.
+        """Whether a node in the branch of the origin's tree that begins with this child wants the topic.
 
-        A child that our view has elsewhere is asked for itself alone. What an origin out of reach left behind has no
-        tree: it goes from whoever has it along their own trees.
+        For a child that is elsewhere in our view of the tree, only its own interest counts. The streams of an origin
+        out of reach have no tree: nodes that have them send them along their own trees.
         """
         return self._has_wish(child, origin, self.interested(topic))
 
     def since(self, child: NodeId, origin: NodeId, topic: Topic) -> int:
-        """Since when the topic is wanted in that branch: the earliest of all who want it there. The mesh's own topics,
-        and buckets, are wanted since ever."""
+        """Since when the topic is wanted in that branch, at the earliest. The mesh's own topics, and buckets, are
+        wanted since ever."""
         if is_own(topic) or topic.startswith(EVERYWHERE_PREFIXES):
             return SINCE_EVER_US
         who = self._users.who(topic)
@@ -112,7 +113,8 @@ class Routes:
 
 
 def _links(states: Iterable[NodeState]) -> dict[NodeId, Iterable[NodeId]]:
-    """The links that nodes tell of. Who is no member (a plain peer) tells of none: those of the others count for it."""
+    """The links that nodes announce. A plain peer, which is no member, announces none: those that others announce to it
+    count."""
     links: dict[NodeId, Iterable[NodeId]] = {state.node_id: state.neighbours for state in states}
     strangers: dict[NodeId, list[NodeId]] = {}
     for node, neighbours in links.items():
@@ -123,9 +125,9 @@ def _links(states: Iterable[NodeState]) -> dict[NodeId, Iterable[NodeId]]:
 
 
 def told_interest(wishes: Wishes, settings: InterestSettings) -> Pieces[TellInterest]:
-    """What a node tells the mesh: its subscribers' patterns, and the mesh's own topics apart, so that widening one list
-    does not lose the other. If one is widened, a summary says which of it is meant."""
-    wanted = {**wishes, **dict.fromkeys(EVERYWHERE, SINCE_EVER_US)}  # every node knows where groups stand, all buckets
+    """What a node announces to the mesh: its subscribers' patterns and, separately, the mesh's own topics, so that
+    widening one list does not lose the other. If a list is widened, a summary says which topics are really wanted."""
+    wanted = {**wishes, **dict.fromkeys(EVERYWHERE, SINCE_EVER_US)}  # every node has these
     summarizes = settings.filter_bytes_max > 0
     mine = {each for each in wanted if is_own(each)}
     own = yield from _told(mine, INTEREST_OWN_PATTERNS_MAX, summarizes)
@@ -140,7 +142,7 @@ def told_interest(wishes: Wishes, settings: InterestSettings) -> Pieces[TellInte
 
 
 def _told_wishes(wishes: Wishes, patterns_max: int, summarizes: bool) -> Pieces[tuple[dict[Pattern, int], bool]]:
-    """With since when each is wanted; and whether they are wider than what was asked for."""
+    """The patterns with the times since when each is wanted, and whether they are wider than the wishes."""
     if len(wishes) <= MERGED_PATTERNS_MAX:
         exact = without_covered(wishes)
         if len(exact) <= patterns_max:
@@ -150,8 +152,8 @@ def _told_wishes(wishes: Wishes, patterns_max: int, summarizes: bool) -> Pieces[
 
 
 def _told(patterns: set[Pattern], patterns_max: int, summarizes: bool) -> Pieces[Interest]:
-    """If a summary goes with it, a long list is cut short before it is merged with care, which would hold up the event
-    loop. Without one, the time is well spent."""
+    """If there is a summary, a long list is shortened before it is merged carefully, because that would hold up the
+    event loop. Without a summary, the time is well spent."""
     if summarizes and len(patterns) > max(MERGED_PATTERNS_MAX, patterns_max):
         cut = yield from begin_alike(patterns, MERGED_PATTERNS_MAX)
         return Interest(aggregate(cut, patterns_max).patterns, widened=True)

@@ -16,24 +16,25 @@ EVERYTHING: Final = parse_pattern(">")
 
 
 def one_copy(topic: Topic) -> int:
-    """The origin's own."""
+    """Only the origin's own."""
     return 1
 
 
 @dataclass(frozen=True, slots=True)
 class InterestSettings:
-    """``patterns_max``: of its users, that a node tells the mesh one by one. If there are more, it tells wider ones and
-    a filter of at most ``filter_bytes_max`` bytes (0: none) that says which topics below them are meant."""
+    """``patterns_max``: how many of its users' patterns a node announces one by one. If there are more, it announces
+    wider ones and a filter of at most ``filter_bytes_max`` bytes (0: none), which says which topics below them are
+    meant."""
 
     patterns_max: int = limits.INTEREST_PATTERNS_MAX - INTEREST_OWN_PATTERNS_MAX
-    filter_bytes_max: int = 32 * limits.KIB  # 18,000 patterns with 0.3 % of mistakes
+    filter_bytes_max: int = 32 * limits.KIB  # 18,000 patterns with 0.3 % false positives
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """``copies_of``: on how many nodes events of a topic have to be before their receipt, whatever the publisher asks.
+    """``copies_of``: how many nodes must have a topic's events before the receipt, whatever the publisher asks.
 
-    ``plain_patterns``: what peers get that know only the four messages of the design document.
+    ``plain_patterns``: what peers get that know only the design document's four messages.
     """
 
     window_bytes: int = limits.LINK_WINDOW_BYTES
@@ -41,8 +42,8 @@ class BrokerSettings:
     copies_timeout_s: float = 10.0  # longer than a link needs to come back, shorter than publishers wait
     copies_of: Callable[[Topic], int] = one_copy
     plain_patterns: tuple[Pattern, ...] = (EVERYTHING,)
-    late_copies: bool = True  # a copy begins where somebody wants it; otherwise at the first event that there is
-    past_timeout_s: float = 600.0  # an origin is away for so long: what nobody has of it is no longer waited for
+    late_copies: bool = True  # a copy begins where somebody wants it; otherwise at the first event there is
+    past_timeout_s: float = 600.0  # once an origin is away for this long, nobody waits for events that only it has
     archived: Archived = nothing_archived  # which topics have an archive table that goes on where the log ends
     interest: InterestSettings = field(default_factory=InterestSettings)
     groups: GroupSettings = field(default_factory=GroupSettings)

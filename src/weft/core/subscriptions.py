@@ -1,5 +1,5 @@
 """Delivery to the subscribers of this node: each has a cursor in every stream that it selected, and is served from the
-log as far as its credit goes. So nothing is queued, and who is slow holds up nobody."""
+log as far as its credit goes. So nothing is queued, and a slow subscriber holds up nobody."""
 
 from __future__ import annotations
 
@@ -39,17 +39,18 @@ from weft.model import Batch, NodeId, Pattern, Position, Topic
 from weft.model.batch_header import HEADER_BYTES, end_offset
 from weft.routing import SINCE_EVER_US
 
-PUMP_BYTES_MAX: Final = 2 * MIB  # handed to one subscriber in one step; others have their turn in between
-TURN_BYTES_MAX: Final = 8 * MIB  # handed to all of them in one turn of the loop: some milliseconds
-TURN_STREAMS_MAX: Final = 128  # looked at for all of them in one turn: likewise
-SHARE_COST: Final = 0.25  # of looking at a stream: to get what was read for somebody else
-POSITIONS_AT_ONCE: Final = 2_048  # that a subscription begins at, taken in in one step: likewise
-SHARED_BYTES_MIN: Final = 64 * KIB  # batches that are looked for among those that others still hold
+PUMP_BYTES_MAX: Final = 2 * MIB  # given to one subscriber in one step; others have their turn in between
+TURN_BYTES_MAX: Final = 8 * MIB  # given to all of them in one turn of the loop: a few milliseconds
+TURN_STREAMS_MAX: Final = 128  # looked at for all of them in one turn: a few milliseconds
+SHARE_COST: Final = 0.25  # of looking at a stream: the cost of taking what was read for another subscriber
+POSITIONS_AT_ONCE: Final = 2_048  # of a subscription's beginning, taken in one step: a few milliseconds
+SHARED_BYTES_MIN: Final = 64 * KIB  # larger batches are looked up among those that others still hold
 
 
 @dataclass(slots=True)
 class Turn:
-    """What may still be done in this turn of the loop. Not what one step may do: a turn may have hundreds of them."""
+    """What may still be done in this turn of the loop. One turn may have hundreds of steps, so this is not a bound for
+    a step."""
 
     bytes_left: int = TURN_BYTES_MAX
     streams_left: float = TURN_STREAMS_MAX
@@ -60,23 +61,24 @@ class Turn:
 
 
 class Ration(Protocol):
-    """What a member of a group may have next, that acknowledges event by event."""
+    """What a group member that acknowledges event by event may have next."""
 
     def next_run(self, key: StreamKey, cursor: int, end: int, now_s: float) -> Given: ...
 
     def postpone(self, key: StreamKey, first: int, events: int) -> bool:
-        """So many are stored together and do not fit: whether they wait until they do."""
+        """So many events are stored together and do not fit; return whether they wait until they do."""
 
     def take(self, key: StreamKey, first: int, end: int) -> None:
-        """These are given to it."""
+        """These events are given to the member."""
 
     def gone(self, key: StreamKey, first: int, end: int, now_s: float) -> None:
-        """Compaction took these."""
+        """Compaction has deleted these events."""
 
 
 @dataclass(slots=True)
 class Subscription:
-    """One subscriber. A member of a group reads only the streams in ``cursors``; others read all they selected."""
+    """One subscriber. A member of a group reads only the streams in ``cursors``; other subscribers read all that they
+    selected."""
 
     id: int
     pattern: Pattern
@@ -88,11 +90,11 @@ class Subscription:
     cursors: dict[StreamKey, int] = field(default_factory=dict)
     searches: dict[StreamKey, Search] = field(default_factory=dict)
     is_opening: bool = False
-    is_assigned: bool = True  # a member gets nothing while it is being told which streams it has from now on
+    is_assigned: bool = True  # a member gets nothing while it is being told which streams it now has
     looked: StreamKey | None = None  # while it is opened: the last stream that was looked at
     behind: OrderedDict[StreamKey, None] = field(default_factory=OrderedDict)  # streams with more to read, in turn
     ration: Ration | None = None
-    held_back: dict[StreamKey, None] = field(default_factory=dict)  # streams with more that its ration has not now
+    held_back: dict[StreamKey, None] = field(default_factory=dict)  # streams with more than its ration allows now
     history: HistoryCursor | None = None  # in archive tables; None: it reads the log only
 
     def position(self, key: StreamKey, place: int | Search) -> None:
@@ -116,13 +118,13 @@ class Subscription:
 
 
 class Portion(NamedTuple):
-    """All that there is of a stream from one place on, for everybody who stands there."""
+    """All that there is of a stream from one place on, for every subscriber at that place."""
 
     key: StreamKey
     first: int
     end: int
     bytes: int
-    numbers: list[int]  # of the subscriptions that get it in this step
+    numbers: list[int]  # the subscriptions that get it in this step
     deliver: Deliver
 
 
@@ -141,12 +143,12 @@ class Subscriptions:
         self._selection: Selection[int] = Selection()
         self._ready: OrderedDict[int, None] = OrderedDict()  # subscriptions that may have something to read, in turn
         self._turn = Turn()
-        self._asked: list[Effect] = []  # of archive tables, in this step
-        # What was read in this step: who stands where others stand gets the same objects.
+        self._asked: list[Effect] = []  # requests to archive tables, in this step
+        # What was read in this step: subscribers at the same place get the same objects.
         self._shared: dict[tuple[StreamKey, int, int], list[Delivered]] = {}
-        self._portions: dict[tuple[StreamKey, int], Portion | None] = {}  # made of it; None: it is not that simple
-        self._portion: Portion | None = None  # the last of them
-        # Large batches that somebody still holds, by place and header: whoever comes later gets the same objects.
+        self._portions: dict[tuple[StreamKey, int], Portion | None] = {}  # None: not that simple
+        self._portion: Portion | None = None  # the last portion
+        # Large batches that somebody still holds, by place and header: later subscribers get the same objects.
         self._large: WeakValueDictionary[tuple[StreamKey, int, bytes], Delivered] = WeakValueDictionary()
 
     def __iter__(self) -> Iterator[Subscription]:
@@ -159,7 +161,7 @@ class Subscriptions:
         return self._all.get(subscription)
 
     def wishes(self) -> dict[Pattern, int]:
-        """What is wanted here, and since when. Groups may stand anywhere."""
+        """What is wanted here, and since when. Groups may begin anywhere, so they want everything."""
         found: dict[Pattern, int] = {}
         for each in self._all.values():
             since_us = SINCE_EVER_US if each.group else each.beginnings.since_us
@@ -172,7 +174,8 @@ class Subscriptions:
     # --- coming and going ----------------------------------------------------------------------------------------
 
     def open(self, request: Subscribe, beginnings: Beginnings) -> list[Effect]:
-        """Without a group. ``pump`` says where it begins, some streams at a time, or that it cannot."""
+        """Open a subscription without a group. ``pump`` says where it begins, some streams at a time, or that it
+        cannot."""
         subscription = self.add(request, beginnings)
         subscription.is_opening = True
         if subscription.history is not None and beginnings.looks_back:
@@ -182,7 +185,8 @@ class Subscriptions:
         return []
 
     def history_found(self, found: HistoryFound) -> list[Effect]:
-        """Where its streams begin in archive tables. Who names all its places can do without, others cannot."""
+        """Take where a subscription's streams begin in archive tables. One that names all its positions can do without;
+        others cannot."""
         subscription = self._all.get(found.subscription)
         if subscription is None or subscription.history is None or not subscription.history.is_looking:
             return []
@@ -196,7 +200,7 @@ class Subscriptions:
         return []
 
     def _open_some(self, subscription: Subscription, turn: Turn) -> list[Effect]:
-        """The next streams that it selects. Some may be new since, and have their places already."""
+        """Open the next streams that it selects. Some may be new since, and have their places already."""
         pattern, looked_max = subscription.pattern, max(int(turn.streams_left), 1)
         history = subscription.history
         if history is not None and history.unseen is not None:
@@ -225,8 +229,8 @@ class Subscriptions:
         return [Opened(subscription.id, positions_of(begun), more=subscription.is_opening)]
 
     def _in_history(self, subscription: Subscription, info: StreamInfo, place: int | Search) -> int | Search:
-        """The same place, or an earlier one in the archive table. What the mesh has of a copy that begins in the middle
-        comes before that: the table is for what no log has."""
+        """Return the same place, or an earlier one in the archive table. If a copy begins in the middle, its past in
+        the mesh is preferred: the table is for what no log has."""
         key, history = (info.stream, info.epoch), subscription.history
         if history is None or info.start == 0 or not subscription.beginnings.looks_back:
             return place
@@ -238,7 +242,7 @@ class Subscriptions:
         return replace(place, archived=begin) if isinstance(place, Search) else min(place, begin)
 
     def _open_archived(self, subscription: Subscription, history: HistoryCursor, turn: Turn) -> list[Effect]:
-        """The next streams that only the archive table has."""
+        """Open the next streams that only the archive table has."""
         found = history.next_unseen(max(int(turn.streams_left), 1))
         turn.streams_left -= len(found)
         begun: dict[StreamKey, int] = {}
@@ -281,10 +285,10 @@ class Subscriptions:
         return [Ended(subscription.id, error)]
 
     def is_live(self, info: StreamInfo, before: int) -> bool:
-        """Whether this node gets the stream's events as they come: it is its own, or somebody here wanted it before
-        this subscription did. Numbers of subscriptions ascend.
+        """Whether this node gets the stream's events as they come: the stream is its own, or an earlier subscription
+        here wanted it. Numbers of subscriptions ascend.
 
-        If not, what was told of it before says nothing any more.
+        If not, what other nodes said about the stream is out of date.
         """
         if info.stream.origin == self._me or any(each < before for each in self._selection.match(info.stream.topic)):
             return True
@@ -294,7 +298,7 @@ class Subscriptions:
     # --- what there is to read -----------------------------------------------------------------------------------
 
     def stream_known(self, info: StreamInfo) -> list[Effect]:
-        """A stream is new in the log."""
+        """The log has a new stream."""
         key = (info.stream, info.epoch)
         effects: list[Effect] = []
         for number in self._selection.match(info.stream.topic):
@@ -320,13 +324,13 @@ class Subscriptions:
                     self._ready[number] = None
 
     def begin_assigning(self, subscription: Subscription, keys: Set[StreamKey]) -> None:
-        """A member of a group is to read these streams, and no others. It gets nothing until all have their places."""
+        """A member of a group will read exactly these streams. It gets nothing until all of them have their places."""
         subscription.is_assigned = False
         for key in [each for each in (*subscription.cursors, *subscription.searches) if each not in keys]:
             subscription.drop(key)
 
     def assign_some(self, subscription: Subscription, places: dict[StreamKey, int | Search]) -> None:
-        """It begins there in these; where it reads already, it goes on."""
+        """The member begins at these places; where it reads already, it goes on."""
         for key, place in places.items():
             if not subscription.reads(key):
                 subscription.position(key, place)
@@ -336,7 +340,7 @@ class Subscriptions:
         self._ready[subscription.id] = None
 
     def wake(self, subscription: Subscription, keys: Iterable[StreamKey]) -> None:
-        """Its ration may have grown, in these streams and where it was held back."""
+        """The member's ration may have grown, in these streams and where it was held back."""
         waiting = [*subscription.held_back, *(key for key in keys if subscription.reads(key))]
         if waiting:
             subscription.behind.update(dict.fromkeys(waiting))
@@ -351,15 +355,15 @@ class Subscriptions:
 
     @property
     def busy(self) -> bool:
-        """Somebody has more to read now."""
+        """Whether somebody has more to read now."""
         return bool(self._ready)
 
     def begin_turn(self) -> None:
-        """Another turn of the loop. There is one soon whenever somebody is ``busy``."""
+        """Begin another turn of the loop. While somebody is ``busy``, one follows soon."""
         self._turn = Turn()
 
     def pump(self, now_s: float) -> list[Effect]:
-        """What can be delivered now; a bounded amount for everybody in turn."""
+        """Return what can be delivered now: a bounded amount, for everybody in turn."""
         turn = self._turn
         if turn.is_over:
             return []
@@ -382,17 +386,17 @@ class Subscriptions:
         asked, self._asked = self._asked, []
         return [*effects, *asked] if asked else effects
 
-    # The usual case, in short: many stand at the same place of one stream, and all of the rest is for each of them.
+    # A short way for the usual case: many subscribers are at the same place of one stream, and each gets all the rest.
 
     def _portion_for(self, subscription: Subscription) -> Portion | None:
-        """None: there is more to it, see ``_pump``."""
+        """The portion for a subscription; None: it needs more work, see ``_pump``."""
         behind = subscription.behind
         if len(behind) != 1 or subscription.is_opening or not subscription.is_assigned or subscription.ration:
             return None
         (key,) = behind
         first = subscription.cursors.get(key)
         if first is None or (subscription.history is not None and subscription.history.is_looking):
-            return None  # where it begins is looked for
+            return None  # its beginning is still searched for
         portion = self._portion
         if portion is None or portion.first != first or portion.key is not key:
             place = (key, first)
@@ -412,7 +416,7 @@ class Subscriptions:
         try:
             batches = self._read_shared(key, first, info.end, LINK_READ_BYTES_MAX)
         except WeftError:
-            return None  # each of them is told when it comes there itself
+            return None  # each of them gets the error when it comes there itself
         if not batches or end_offset(batches[-1].data) < info.end:
             return None
         size, numbers = sum([len(each.data) for each in batches]), list[int]()
@@ -427,7 +431,7 @@ class Subscriptions:
         turn.bytes_left -= portion.bytes
         turn.streams_left -= SHARE_COST
 
-    # Everything else.
+    # All other cases.
 
     def _pump(self, subscription: Subscription, turn: Turn, now_s: float) -> list[Effect]:
         delivered: list[Delivered] = []
@@ -461,7 +465,7 @@ class Subscriptions:
         return [*opened, *_deliver(subscription, delivered), *self._go_on(subscription)]
 
     def _go_on(self, subscription: Subscription) -> list[Effect]:
-        """In its next turn, or when there is room, or not before there is more to read."""
+        """Let it go on in its next turn, or when there is room, or when there is more to read."""
         if not subscription.is_opening and not (subscription.behind and subscription.credit_bytes > 0):
             return []
         if subscription.holder.is_full:
@@ -470,7 +474,7 @@ class Subscriptions:
         return []
 
     def _read(self, subscription: Subscription, key: StreamKey, now_s: float) -> list[Delivered]:
-        """The next batches of one stream. If there are more, it takes its place at the end of the line."""
+        """Read the next batches of one stream. If there are more, the stream goes to the end of the line."""
         try:
             return self._read_on(subscription, key, now_s)
         except PositionExpired:  # retention was quicker just now
@@ -503,7 +507,7 @@ class Subscriptions:
         if cursor < info.start and history is not None:
             return self._read_history(subscription, history, key, cursor, info.start)
         batches = self._read_shared(key, cursor, durable, self._bytes_max(subscription))
-        end = end_offset(batches[-1].data) if batches else durable  # compaction took all there was
+        end = end_offset(batches[-1].data) if batches else durable  # compaction deleted all there was
         subscription.cursors[key] = end
         if end < durable:
             subscription.behind[key] = None
@@ -525,7 +529,7 @@ class Subscriptions:
         info: StreamInfo,
         now_s: float,
     ) -> list[Delivered]:
-        """The next events that a member may have which acknowledges by hand: neither more nor others."""
+        """Read the next events that a member that acknowledges by hand may have: neither more nor others."""
         run = ration.next_run(key, subscription.cursors[key], info.end, now_s)
         if isinstance(run, Nothing):
             if run is Nothing.LATER:
@@ -561,13 +565,13 @@ class Subscriptions:
         return subscription.history if subscription.history is not None and self.archived(key[0].topic) else None
 
     def reads_back(self, subscription: Subscription, key: StreamKey) -> bool:
-        """Whether what the log has no longer is read elsewhere."""
+        """Whether it reads elsewhere what the log no longer has."""
         return self._history_of(subscription, key) is not None
 
     def _read_history(
         self, subscription: Subscription, history: HistoryCursor, key: StreamKey, cursor: int, end: int
     ) -> list[Delivered]:
-        """The next batches out of the table; none as long as they are not here."""
+        """Read the next batches from the table; none as long as they are not here."""
         stored = self._archived(subscription, history, key, cursor, end)
         if not stored:
             return []
@@ -578,7 +582,7 @@ class Subscriptions:
     def _archived(
         self, subscription: Subscription, history: HistoryCursor, key: StreamKey, first: int, end: int
     ) -> list[bytes]:
-        """What has come; if there is nothing yet, it is asked for, and the stream is behind again when it comes."""
+        """Take what has come. If nothing has, ask for it; the stream is behind again when it comes."""
         stored = history.take(key, first)
         if not stored and history.asks(key, first):
             self._asked.append(ReadHistory(subscription.id, *key, first, end, self._bytes_max(subscription)))
@@ -586,7 +590,7 @@ class Subscriptions:
         return stored
 
     def history_read(self, read: HistoryRead, now_s: float) -> list[Effect]:
-        """A piece of a table has come, or the reason why not."""
+        """A piece of a table has come, or the reason why it cannot."""
         subscription, key = self._all.get(read.subscription), (read.stream, read.epoch)
         if subscription is None or subscription.history is None or not subscription.history.came(read):
             return []
@@ -612,7 +616,7 @@ class Subscriptions:
         stream, epoch = key
         if len(data) < SHARED_BYTES_MIN:
             return Delivered(stream, epoch, data, cursor)
-        place = (key, cursor, data[:HEADER_BYTES])  # the header has the checksum of all that follows
+        place = (key, cursor, data[:HEADER_BYTES])  # the header has the checksum of everything behind it
         known = self._large.get(place)
         if known is None:
             known = self._large[place] = Delivered(stream, epoch, data, cursor)
@@ -624,7 +628,7 @@ def positions_of(cursors: dict[StreamKey, int]) -> tuple[Position, ...]:
 
 
 def _piece(batch: Batch, first: int, end: int) -> Batch:
-    """Some events of a batch. A few are put together by hand, without Arrow."""
+    """Take some events out of a batch. A few are put together by hand, without Arrow."""
     if end - first == len(batch):
         return batch
     if batch.few is not None:

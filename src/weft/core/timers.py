@@ -1,4 +1,4 @@
-"""When something is due, in seconds of the clock that steps are given; None: never."""
+"""When something is due, in seconds of the clock that the steps use; None: never."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Topics below ``weft.`` belong to the mesh itself. A pattern selects them only if it names that first token.
 
-So ``>`` is every event of every user and nothing else, and who wants to look at the mesh's own events asks for
-``weft.>``. Events whose time has not come (``weft.later.>``) stay at their node: no pattern selects them.
+So ``>`` means every event of every user and nothing else; ``weft.>`` selects the mesh's own events. Events whose time
+has not come (``weft.later.>``) stay at their node: no pattern selects them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ V = TypeVar("V", bound=str | int)
 
 
 def is_own(name: Topic | Pattern) -> bool:
-    """Whether a topic is the mesh's own, or a pattern selects such topics."""
+    """Whether a topic belongs to the mesh itself, or a pattern selects such topics."""
     return name.split(".", 1)[0] == OWN_TOKEN
 
 

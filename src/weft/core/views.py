@@ -1,4 +1,5 @@
-"""How the core of a node looks to people: who would get a topic and why, what each peer and subscriber is served."""
+"""What people get to see of a node's core: who would get a topic and why, and what each peer and subscriber is
+served."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from weft.model import NodeId, Pattern, Position, Topic
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """A node that an event would reach, or would not. ``path``: the nodes from the origin to it."""
+    """A node that an event would reach or miss. ``path``: the nodes from the origin to it."""
 
     node_id: NodeId
     pattern: Pattern
@@ -23,7 +24,8 @@ class Recipient:
 
 @dataclass(frozen=True, slots=True)
 class LinkLag:
-    """``lag_events``: what a peer wants and has not acknowledged. ``acked``: how far it is in every stream it wants."""
+    """``lag_events``: what a peer wants and has not acknowledged. ``acked``: how far it is in every stream that it
+    wants."""
 
     peer: NodeId
     plain: bool
@@ -34,20 +36,21 @@ class LinkLag:
 
 
 def explain(broker: Broker, topic: Topic, origin: NodeId | None = None, after: str = "") -> Iterator[Recipient]:
-    """Everybody who is interested in a topic, and whether and how its events get there from ``origin``: in order of
-    their names, from the one after ``after`` on. One by one, so that others may have a turn in between."""
+    """Yield every node that is interested in a topic, and whether and how its events get there from ``origin``. The
+    nodes are ordered by name and begin after ``after``. They come one by one, so that others may have a turn in
+    between."""
     source = origin or broker.me
     for node in sorted(each for each in broker.routes.interested(topic) if each > after):
         state = broker.routes.states.get(node)
         pattern = None if state is None else next((each for each in state.interest if selects(each, topic)), None)
         if pattern is None:
-            continue  # it has gone meanwhile, or wants it no more
+            continue  # it has gone meanwhile, or no longer wants the topic
         path = broker.routes.topology.path(source, node) or ()
         yield Recipient(node, pattern, path, _reason(broker, topic, source, node, path))
 
 
 def explain_servers(broker: Broker, topic: Topic, origin: NodeId | None = None) -> list[Recipient]:
-    """The nodes that serve requests to a topic, and how these get there from ``origin``, in order of their names."""
+    """The nodes that serve requests to a topic, and how requests get there from ``origin``, ordered by name."""
     source, asked = origin or broker.me, Topic(serving(topic))
     found = []
     for node in broker.calls.who(topic):

@@ -86,7 +86,7 @@ class Relationships(Generic[About]):
         if limit < DATAGRAM_RELATIONSHIPS_MIN:
             raise UsageError("a node takes at least 10 relationships", limit=limit, need=DATAGRAM_RELATIONSHIPS_MIN)
         self.limit = limit
-        self.changes: deque[Change[About]] = deque(maxlen=DATAGRAM_CHANGES_MAX)  # for who wants to know
+        self.changes: deque[Change[About]] = deque(maxlen=DATAGRAM_CHANGES_MAX)  # for owners that want to know
         self._preferred = frozenset(preferred)
         self._misses_max = misses_max
         self._known_max = known_max

@@ -41,7 +41,7 @@ class Seeking:
         return len(self._sought) < self._addresses_max
 
     def stop(self, address: Address) -> None:
-        """It has answered, or nobody wants it any more."""
+        """It has answered, or nobody wants it any longer."""
         self._sought.pop(address, None)
 
     def due(self, now_s: float) -> list[Address]:

@@ -1,7 +1,7 @@
 """Doors: how connections of strangers are let in, within bounds, on every port of a node (SEC-04).
 
-Whoever has proved nothing must cost next to nothing. A connection that just came in is a stranger's. It stops being one
-when its port knows who is there: an API key, a peer's certificate, a finished handshake where there is no more to ask
+A caller that has proved nothing must cost next to nothing. A connection that just came in is a stranger's, until its
+port knows who is there: by an API key, a peer's certificate, or a finished handshake where there is nothing else to ask
 for. Until then it may be closed to make room for others; after that it stays.
 
 - ``keeper``       who gets in, and who has to go: pure, with time passed in

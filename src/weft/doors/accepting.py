@@ -1,4 +1,5 @@
-"""Sockets that listen, with a door in front: whoever is not let in is hung up on before anything is made for it."""
+"""Sockets that listen, with a door in front: a connection that is not let in is closed before anything is made for
+it."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ class Acceptor:
             self._loop.add_reader(self._listening, self._accept)
 
     async def stop(self) -> None:
-        """Take no more, and let go of those that are not connected yet."""
+        """Accept no more, and drop those that are not connected yet."""
         if not self._is_stopped:
             self._is_stopped = True
             self._loop.remove_reader(self._listening)
@@ -131,6 +132,6 @@ class Acceptor:
 
 
 def _shut(connected: socket.socket, text: str) -> None:
-    """Whoever has the socket reads its end, and closes it."""
+    """The other side reads its end, and closes it."""
     with suppress(OSError):
         connected.shutdown(socket.SHUT_RDWR)

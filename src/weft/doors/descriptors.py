@@ -17,7 +17,7 @@ from weft.errors import UsageError
 # that are on their way out.
 NODE_FILES: Final = 40 + LEAVING_MAX
 UNLIMITED: Final = 1 << 20  # what is shared out where the system sets no limit
-CONNECTIONS_MIN: Final = 16  # with fewer a node is of no use to anybody
+CONNECTIONS_MIN: Final = 16  # with fewer, a node is useless
 ADMIN_CONNECTIONS_MIN: Final = 16
 ADMIN_CONNECTIONS_MAX: Final = 64  # a few scrapers and people
 CA_CONNECTIONS_MIN: Final = 16

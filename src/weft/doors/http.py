@@ -1,7 +1,7 @@
 """An HTTP server behind a door. uvicorn does the work; here is what it lacks: bounds before the first request.
 
-Nobody proves anything over HTTP here. So the connection that has been idle longest goes when there are too many, and
-whoever comes with a question gets in: health is always answered. A client that keeps a connection makes a new one.
+Nobody proves anything over HTTP here. So when there are too many connections, the one that has been idle longest is
+closed, and a new caller gets in: health is always answered. A client that loses a kept connection makes a new one.
 """
 
 from __future__ import annotations
@@ -28,6 +28,26 @@ REQUEST_S_MAX: Final = (
 def http_limits(connections_max: int) -> DoorLimits:
     """All are strangers, and idle ones go at once when there is no room."""
     return DoorLimits(connections_max, connections_max, connections_max, connections_max, grace_s=0.0)
+
+
+def http_config(
+    application: Any, protocol: type[GuardedProtocol], keep_alive_s: int, stop_timeout_s: int, **more: Any
+) -> uvicorn.Config:
+    """How every port serves HTTP: without a word about itself, and without logs of its own."""
+    return uvicorn.Config(
+        application,
+        http=protocol,
+        lifespan="off",
+        log_config=None,
+        log_level="error",  # a line for every request that is not HTTP would let strangers write the log
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_keep_alive=keep_alive_s,
+        timeout_graceful_shutdown=stop_timeout_s,
+        **more,
+    )
 
 
 class GuardedProtocol(H11Protocol):

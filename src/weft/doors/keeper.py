@@ -9,7 +9,7 @@ A port with its bounds is a ``Door``; all doors of a process that use up its des
 3. If none has had its chance yet, the newest goes, which may be the newcomer itself: in a rush, those who came first
    finish their handshakes.
 
-Whoever has proved who it is never has to go.
+A caller that has proved who it is never has to go.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _do_nothing(text: str) -> None:
 
 
 class Guest:
-    """One connection that was let in. Whoever has it sets ``turn_out``, which has to close it, and calls ``leave``."""
+    """One connection that was let in. Its owner sets ``turn_out``, which has to close it, and calls ``leave``."""
 
     __slots__ = ("door", "host", "is_here", "is_leaving", "is_stranger", "since_s", "source", "turn_out")
 
@@ -154,7 +154,7 @@ class Crowd:
             self._most = after
 
     def send_away(self, guest: Guest) -> None:
-        """It does not count against its address any more, but its descriptor is not free yet."""
+        """It no longer counts against its address, but its descriptor is not free yet."""
         self.trust(guest)
         self._uncount(guest)
         self.leaving += 1
@@ -184,7 +184,7 @@ class Crowd:
         return oldest if oldest is not None and now_s - oldest.since_s >= grace_s else None
 
     def dispensable(self, source: str, now_s: float, grace_s: float) -> Guest | None:
-        """Who goes so that somebody of this source gets in; None: nobody does."""
+        """The guest that goes so that somebody from this source gets in; None: nobody does."""
         own = self.strangers_of(source) + 1
         if own > self._most:
             return self.oldest_of(source, now_s, grace_s)
@@ -227,7 +227,7 @@ class Door:
 
     @property
     def connections(self) -> int:
-        """Those that are told to go included."""
+        """Including those that were told to go."""
         return self._guests.size
 
     @property
@@ -261,8 +261,8 @@ class Door:
         return guest
 
     def _full(self, source: str) -> tuple[Reason, str, Crowd | None] | None:
-        """The narrowest bound that is reached, and who shares it (None: those of the source): whoever goes for its sake
-        makes room within the wider ones, too."""
+        """The narrowest bound that is reached, and who shares it (None: those of the source): a guest that goes for its
+        sake makes room within the wider ones, too."""
         limits, guests = self.limits, self._guests
         if guests.of_source[source] >= limits.of_address_max:
             return Reason.ADDRESS, f"too many connections from one address (limit {limits.of_address_max})", None
@@ -304,7 +304,7 @@ class Door:
         return oldest.since_s + self.limits.stranger_s
 
     def expire(self, now_s: float) -> None:
-        """Turn out who has been a stranger for too long."""
+        """Turn out guests that have been strangers for too long."""
         text = f"no authentication within {self.limits.stranger_s:g} s"
         while (deadline_s := self.next_deadline_s()) is not None and deadline_s <= now_s:
             self.turn_away(next(iter(self._guests.strangers)), Reason.LATE, text)

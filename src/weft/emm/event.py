@@ -14,7 +14,7 @@ from weft.wire.udp import Address
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event that arrived, and what is known of who made it."""
+    """An event that arrived, and what is known about its sender."""
 
     name: str
     values: tuple[Value, ...]  # beside the name: str, int, float, bytes or dict

@@ -1,4 +1,4 @@
-"""Who an EMM node knows: found with Hello, kept with Heartbeat, given up after silence (EMM-27). Pure.
+"""The neighbours of an EMM node: found with Hello, kept with Heartbeat, given up after silence (EMM-27). Pure.
 
 A Hello is answered with a Hello if its sender is new, so both sides know each other after one round trip. Who is heard
 of only by heartbeats (it knew us before we were restarted) is greeted. Nothing here is believed before it was verified:
@@ -107,7 +107,7 @@ class Neighbours:
         self._hellos.pop(address, None)
 
     def changes(self) -> Iterator[Change[bytes]]:
-        """Who came and went since the last time."""
+        """Who came and went since the last call."""
         while self._relationships.changes:
             yield self._relationships.changes.popleft()
 

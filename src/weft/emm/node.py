@@ -89,13 +89,15 @@ class Node(DatagramNode["_Opened"]):
         return tuple(self._open.session.neighbours)
 
     async def join(self, address: HostAndPort, timeout_s: float = EMM_JOIN_TIMEOUT_S) -> Neighbour:
-        """Greet whoever is there and wait for the answer. NoAnswer after ``timeout_s``, but the node goes on."""
+        """Greet the node at this address and wait for its answer. NoAnswer after ``timeout_s``, but this node goes on
+        trying."""
         return await self._greeted(await self._open.resolve(*address), timeout_s)
 
     async def join_quic(
         self, address: HostAndPort, root_pem: bytes, timeout_s: float = EMM_JOIN_TIMEOUT_S
     ) -> Neighbour:
-        """The same over QUIC, with whoever has a certificate for that host from that root; PeerError if nobody has.
+        """The same over QUIC, with a node that has a certificate for that host from that root; PeerError if there is
+        none.
 
         Once it was there, the connection is made again whenever it ends, until the node is closed.
         """
@@ -103,7 +105,7 @@ class Node(DatagramNode["_Opened"]):
 
     async def _greeted(self, target: Address, timeout_s: float) -> Neighbour:
         opened = self._open
-        opened.seek(target)  # of no effect if it was sought a moment ago
+        opened.seek(target)  # does nothing if we asked a moment ago
         neighbours = opened.session.neighbours
         try:
             return await opened.until(

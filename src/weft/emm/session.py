@@ -83,7 +83,7 @@ class EmmSession:
         return self._outbox.has_room(count, urgent)
 
     def seek(self, address: Address, at: Instant) -> None:
-        """Say Hello to whoever is there; UsageError if that is too many."""
+        """Say Hello at this address; UsageError if that is too many."""
         self.neighbours.seek(address, at.steady_s)
         self._call(at)
 

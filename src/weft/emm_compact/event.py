@@ -40,7 +40,7 @@ class Event:
 
     @property
     def text(self) -> str:
-        """The message as UTF-8, with marks where it is none."""
+        """The message as UTF-8, with marks where it is not valid."""
         return self.message.decode(errors="replace")
 
 
@@ -85,7 +85,7 @@ class About:
     heartbeat: Heartbeat | None = None
 
     def takes(self, kind: EventType) -> bool:
-        """Whether it wants packets of that type (0xB0). Who has not said so gets them all."""
+        """Whether it wants packets of that type (0xB0). A neighbour that has not said so gets them all."""
         return self.join is None or bool(self.join.supported & 1 << kind)
 
     @property

@@ -1,9 +1,9 @@
 """An EMM-C node among its neighbours: who they are, what they are told, and what goes on from one to the others. Pure.
 
-Packets come in as judged; who judges them is somebody else's business (``session`` one by one, a gateway in columns).
+Packets come in after they were judged: by ``session`` one by one, or by a gateway in columns.
 Notifications and commands are the events that travel: to all neighbours but the one they came from, unchanged, with one
-less to live. Joins and heartbeats speak for the way between two nodes, so they are not sent on: sent on, they would
-give the address of whoever did that for the address of their node (ADR 21).
+less to live. Joins and heartbeats speak for the way between two nodes, so they are not sent on: otherwise the address
+of the node that sent them on would be taken for that of their author (ADR 21).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ ALL_TYPES: Final = wire.SupportedTypes(0b1111)
 
 
 class CompactNeighbours:
-    """``event_id`` gives 16 random bits a call (EMC-04). ``marks`` is the memory of whoever judges: our own events are
-    noted there, because they come back. ``figures`` goes on with counts of before."""
+    """``event_id`` gives 16 random bits a call (EMC-04). ``marks`` is the memory of the judge: our own events are noted
+    there, because they come back. ``figures`` goes on with counts of before."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class CompactNeighbours:
     # --- what the network does -----------------------------------------------------------------------------------
 
     def take(self, packet: Packet, datagram: Datagram, at: Instant) -> None:
-        """A packet that was judged, and is new: send it on, or hear what its node says of itself."""
+        """A packet that was judged, and is new: send it on, or take what its node says about itself."""
         if wire.ecn_of(datagram.tos) is Ecn.CE:
             self._on_congestion(datagram.source, at)
         match packet.body:
@@ -266,7 +266,7 @@ class CompactNeighbours:
             self._ask(at)
 
     def _is_stranger(self, node_id: bytes, source: Address, at: Instant) -> bool:
-        """Whether it is nobody we know under that address, nor somebody we want to know nothing of."""
+        """Whether we know nobody under that address, and do not want to."""
         return (
             node_id != self._node_id
             and self.relationships.at(source) is None

@@ -83,7 +83,8 @@ class Node(DatagramNode["_Opened"]):
 
     @property
     def known(self) -> tuple[Neighbour, ...]:
-        """Neighbours, former neighbours and those there was no room for, with what it takes to join them again."""
+        """Neighbours, former neighbours and those for which there was no room, with what it takes to join them
+        again."""
         return self._open.session.relationships.known()
 
     async def join(self, address: HostAndPort, timeout_s: float = EMC_JOIN_TIMEOUT_S) -> Neighbour:
@@ -93,7 +94,8 @@ class Node(DatagramNode["_Opened"]):
     async def join_quic(
         self, address: HostAndPort, root_pem: bytes, timeout_s: float = EMC_JOIN_TIMEOUT_S
     ) -> Neighbour:
-        """The same over QUIC, with whoever has a certificate for that host from that root; PeerError if nobody has.
+        """The same over QUIC, with a node that has a certificate for that host from that root; PeerError if there is
+        none.
 
         Once it was there, the connection is made again whenever it ends, until the node is closed.
         """

@@ -12,7 +12,7 @@
 The protocol has no client and no server, only who dialled: both sides may give handlers and both may ``call``. A
 handler is an async function that takes the request's ``data`` (a dict, empty if there is none) and returns the answer's
 (a dict or None). To refuse, it raises ``Failure(code, description)``, which is what ``call`` raises on the other side.
-Inside a handler, ``current_peer()`` is whoever asked.
+Inside a handler, ``current_peer()`` is the peer that asked.
 
 - ``peer``    one connection with its handlers
 - ``client``  ``connect``: a connection that is made again when it breaks

@@ -1,4 +1,4 @@
-"""One connection with whoever is at its other end: calls there, and handlers for calls from there."""
+"""One connection with the other end: calls to it, and handlers for calls from it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class NotSent(LinkLost):
 
 
 def current_peer() -> Peer:
-    """Whoever asked; for handlers. UsageError anywhere else."""
+    """The peer that asked; for handlers. UsageError anywhere else."""
     peer = _PEER.get(None)
     if peer is None:
         raise UsageError("there is a current peer only inside a handler")
@@ -80,10 +80,8 @@ class Peer:
         return None if tls is None else tls.getpeercert(binary_form=True)
 
     async def call(self, op: str, data: JsonObject | None = None) -> JsonObject | None:
-        """The answer's data. Raise Failure if the answer says no, BadAnswer if it is none, LinkLost if none comes.
-
-        Calls may follow each other without waiting for answers; the other side works on them in order.
-        """
+        """Return the answer's data. Raise Failure if the answer is a refusal, BadAnswer if it is not valid, LinkLost if
+        none comes."""
         await self._slots.acquire()
         answered: asyncio.Future[Answer] = self._loop.create_future()
 
@@ -107,7 +105,7 @@ class Peer:
         await self.wait_closed()
 
     async def wait_closed(self) -> None:
-        """Until the connection is gone and no handler runs any more."""
+        """Wait until the connection is gone and no handler is running."""
         await self._link.gone.wait()
         if self._worker is not None and self._worker is not asyncio.current_task():
             await asyncio.gather(self._worker, return_exceptions=True)
@@ -134,7 +132,7 @@ class Peer:
     def closed(self, closed: Closed) -> None:
         if not self._opened.done():
             self._opened.set_exception(LinkLost(f"no handshake: {words(closed)}"))
-            self._opened.exception()  # whoever waits is told; nobody has to
+            self._opened.exception()  # callers that wait are told; nobody has to wait
         self._room.set()
         if self._worker is not None and not self._worker.done():
             # What was asked before the end is still handled, though nobody hears the answers; not for ever.

@@ -1,11 +1,11 @@
 """Other protocols joined to the mesh, one folder each.
 
-A gateway lives inside a node and reaches the mesh as the services for clients do: through ``MeshNode``
-(``weft.port.node``), which the node hands over. There is no way round the checks: who may publish or
-subscribe to what is asked of the same rights, and a receipt means the same as everywhere.
+A gateway lives inside a node and reaches the mesh like the services for clients: through ``MeshNode``
+(``weft.port.node``), which the node hands over. It cannot go round the checks: the same rights decide who may publish
+or subscribe, and a receipt means the same as everywhere.
 
-The node (``weft.node.gateways``) makes those that its configuration names, starts them once it is ready for clients,
-and closes them when it has drained.
+The node (``weft.node.gateways``) makes the gateways that its configuration names, starts them once it is ready for
+clients, and closes them when it has drained.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Gateway(Protocol):
 
 @runtime_checkable
 class DatagramGateway(Gateway, Protocol):
-    """One that knows what became of each datagram."""
+    """A gateway that knows what became of each datagram."""
 
     def fates(self) -> Mapping[str, int]: ...
 
@@ -41,16 +41,16 @@ class DatagramGateway(Gateway, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BridgeFigures:
-    """What a bridge to Coaty counts since its start, and how it stands."""
+    """What a bridge to Coaty has counted since its start, and its current state."""
 
     events_in: Mapping[str, int] = field(default_factory=dict)  # from the namespace, by what became of them
-    events_out: Mapping[str, int] = field(default_factory=dict)  # to the namespace, likewise
+    events_out: Mapping[str, int] = field(default_factory=dict)  # to the namespace, by what became of them
     neighbours: int = 0
     bridges: int = 0  # others on the same island
-    topics: int = 0  # that are subscribed to
+    topics: int = 0  # how many it is subscribed to
     held: int = 0  # events left to other bridges, which the mesh does not have yet
     held_forgotten: int = 0
-    questions: int = 0  # from the mesh, whose answers are awaited
+    questions: int = 0  # from the mesh, waiting for their answers
     topics_refused: int = 0
     connections_refused: int = 0
     distrusted: int = 0
@@ -63,11 +63,11 @@ class BridgeGateway(Gateway, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RequestFigures:
-    """What the gateway for EXMP counts since its start, and how it stands."""
+    """What the gateway for EXMP has counted since its start, and its current state."""
 
     connections: int = 0
-    connections_refused: int = 0  # one too many
-    connections_ended: Mapping[str, int] = field(default_factory=dict)  # by how
+    connections_refused: int = 0  # surplus ones
+    connections_ended: Mapping[str, int] = field(default_factory=dict)  # by the way they ended
     requests: Mapping[tuple[str, str], int] = field(default_factory=dict)  # by operation and outcome
     bytes_received: int = 0
     bytes_sent: int = 0
@@ -76,6 +76,6 @@ class RequestFigures:
 
 @runtime_checkable
 class RequestGateway(Gateway, Protocol):
-    """One whose clients send requests."""
+    """A gateway whose clients send requests."""
 
     def request_figures(self) -> RequestFigures: ...

@@ -1,7 +1,7 @@
-"""A subscription of a gateway: events of a pattern, batch by batch, one after the other.
+"""A subscription of a gateway: events of a pattern, one batch after the other.
 
-In a group, several nodes share the work and positions are kept: a stream is with one of them at a time, and what was
-handled is not seen again after a restart. Without one, it begins with what is published from now on.
+In a group, several nodes share the work and positions are stored: each stream belongs to one node at a time, and
+handled events do not come again after a restart. Without a group, it begins with events published from now on.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from weft.port.node import MeshNode
 from weft.security.acl import owner_of
 
 RETRY_S: Final = 1.0  # after the node ended the subscription
-GATEWAY: Final = owner_of("gateway", "")  # whose members they are: no client takes their places
+GATEWAY: Final = owner_of("gateway", "")  # the owner of these members, so that no client takes their places
 
 Take = Callable[[Delivered], Awaitable[None]]
 
 
 class Following:
-    """``take`` is given one batch at a time; when it returns, the batch is handled. ``interrupted`` is told why the
-    node ended the subscription, which is then opened again."""
+    """``take`` gets one batch at a time; when it returns, the batch is handled. ``interrupted`` is told why the node
+    ended the subscription, which is then opened again."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Following:
         self._retry: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Raise Busy or ShuttingDown if the node takes no more subscribers."""
+        """Raise Busy or ShuttingDown if the node accepts no more subscribers."""
         self._open()
         self._working = asyncio.get_running_loop().create_task(self._work(), name=f"following {self._pattern}")
 
@@ -104,7 +104,7 @@ class Following:
             self._report([Position(delivered.stream, delivered.epoch, end)])
 
     def _report(self, positions: Sequence[Position]) -> None:
-        """Streams that were given to another member are let go of once nothing of them is in hand."""
+        """Streams that went to another member are released once nothing of them is in hand."""
         if self._in_hand is None or self._in_hand in self._held:
             self._taken_over = self._generation
         assert self._number is not None, "open"
@@ -117,7 +117,8 @@ class Following:
 
     def deliver(self, batches: Sequence[Delivered]) -> None:
         self._waiting.extend(batches)
-        # An assignment leaves out streams whose beginning is still looked for; what comes behind it is ours as well.
+        # An assignment leaves out streams whose beginning is still searched for; streams that come behind it are ours
+        # as well.
         self._held.update((each.stream, each.epoch) for each in batches)
         self._arrived.set()
 

@@ -1,7 +1,7 @@
 """Publishing for all clients of a gateway together.
 
 What all connections bring in one turn of the event loop becomes one batch per stream, so that a thousand small requests
-cost the log as much as one large one. Each request is answered with the place of its own event.
+cost the log as much as one large one. The answer to each request has the place of its own event.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from weft.port.node import MeshNode
 from weft.port.schemas import Payloads
 from weft.schema.errors import SchemaBroken
 
-GATEWAY_GATHER_BYTES: Final = 1 * MIB  # of events put into one batch: as many as a frame to a peer takes
-GATEWAY_GATHER_EVENTS: Final = 10_000  # likewise, of events however small
+GATEWAY_GATHER_BYTES: Final = 1 * MIB  # of events put into one batch: as many as one frame to a peer holds
+GATEWAY_GATHER_EVENTS: Final = 10_000  # of events put into one batch, however small
 # What a batch adds to its events, an event to its bytes, and a header to its text: rather more than less.
 BATCH_BYTES: Final = 2 * KIB
 EVENT_BYTES: Final = 32
@@ -37,7 +37,7 @@ StreamName: TypeAlias = tuple[Topic, int]  # and partition
 
 
 class Waiting(Protocol):
-    """Whoever waits for the outcome of one event."""
+    """Waits for the outcome of one event."""
 
     def published(self, receipt: Receipt, number: int) -> None:
         """It is the event with this number among those of the receipt."""
@@ -78,7 +78,7 @@ class Gathering:
         self.size += size
 
     def batch(self, now_us: int) -> Batch:
-        """UsageError if one of the events is not possible."""
+        """Raise UsageError if one of the events is not possible."""
         times = (
             [now_us if each is None else each for each in self.timestamps_us]
             if any_given(self.timestamps_us)
@@ -104,7 +104,7 @@ def any_given(column: Sequence[object]) -> bool:
 
 
 def joined(parts: Sequence[Gathering]) -> Gathering:
-    """Parts of one gathering as one again."""
+    """Join parts of one gathering again."""
     whole = Gathering(parts[0].topic, parts[0].partition, parts[0].copies)
     for part in parts:
         whole.add(part.payloads[0], part.timestamps_us[0], part.keys[0], part.headers[0], part.size, part.waiting[0])
@@ -120,26 +120,26 @@ def size_of(payload: bytes, key: bytes | None, headers: Mapping[str, str] | None
 
 
 class Publishing:
-    """One publisher to the node, many clients behind it. ``read_clock`` tells Unix time in microseconds.
+    """One publisher to the node, many clients behind it. ``read_clock`` returns Unix time in microseconds.
 
     Events have their effects in the order in which they are added, over all topics (EXM-06). What is added in one turn
     is one *round*: at most one batch of each stream, handed to the node together. The log takes that in one write, so
-    that all of it becomes durable and visible at once, and nobody can tell in which order it was written. What does
-    not go into a round any more begins the next one, and so does all that is added behind it.
+    all of it becomes durable and visible at once, and nobody can tell in which order it was written. What no longer
+    fits into a round begins the next one, and everything behind it follows there.
     """
 
     def __init__(
         self, mesh: MeshNode, read_clock: Callable[[], int], who: str, later: LaterStore | None = None
     ) -> None:
-        """``later``: None, if its clients cannot publish for later."""
+        """``later``: None if its clients cannot publish for later."""
         self._mesh = mesh
         self._who = who
         self._later = later
         self._holding = mesh.held.holding(who, Use.PUBLISH)
         self._read_clock = read_clock
-        self._rounds: deque[dict[StreamName, Gathering]] = deque()  # not sent yet; added to is the last
+        self._rounds: deque[dict[StreamName, Gathering]] = deque()  # not sent yet; events are added to the last one
         self._round_bytes_max = 0  # of one batch
-        self._unchecked = 0  # batches of the round that is next, whose events are being checked
+        self._unchecked = 0  # batches of the next round whose events are being checked
         self._numbers = count(1)
         self._sent: dict[int, tuple[Gathering, int]] = {}  # by number, with the bytes of the batch
         self._is_draining = False
@@ -148,7 +148,7 @@ class Publishing:
         self._mesh.join(self)
 
     def close(self) -> None:
-        """Who still waits is gone by now."""
+        """Everybody who still waits is gone by now."""
         self._mesh.leave(self)
         self._holding.close()
         self._sent.clear()
@@ -165,7 +165,8 @@ class Publishing:
         copies: int = 0,
         timestamp_us: int | None = None,
     ) -> None:
-        """The event goes out at the end of this turn of the event loop, with the time of then unless it has its own."""
+        """The event goes out at the end of this turn of the event loop, with the time of that moment unless it has its
+        own."""
         if not self._rounds:
             if not self._unchecked:
                 asyncio.get_running_loop().call_soon(self._check_round)
@@ -192,7 +193,7 @@ class Publishing:
         partition: int,
         due_us: Callable[[int], int],
     ) -> None:
-        """The event waits until it is due, which ``due_us`` tells from the time of now. Raise WeftError."""
+        """The event waits until it is due; ``due_us`` computes that from the current time. Raise WeftError."""
         assert self._later is not None, "this gateway has events for later"
         gathering = Gathering(topic, partition, 0)
         gathering.add(payload, due_us(self._later.now_us()), key, headers, 0, waiting)
@@ -205,7 +206,7 @@ class Publishing:
             self._keep_later(gathering, owner, batch)
 
     def _keep_checked(self, gathering: Gathering, owner: str, batch: Batch, broken: Mapping[int, SchemaBroken]) -> None:
-        """Whoever waits is told now: the request was taken, perhaps in an earlier turn."""
+        """Clients that wait are told now: the request was accepted, perhaps in an earlier turn."""
         try:
             for error in broken.values():
                 raise error
@@ -222,7 +223,7 @@ class Publishing:
         self._holding.take(len(batch.data))
 
     def _takes(self, gathering: Gathering, size: int, copies: int) -> bool:
-        """So that a batch of several events is never too large for the node."""
+        """Whether it fits, so that a batch of several events is never too large for the node."""
         return (
             gathering.size + size <= self._round_bytes_max
             and len(gathering.payloads) < GATEWAY_GATHER_EVENTS
@@ -264,7 +265,7 @@ class Publishing:
             asyncio.get_running_loop().call_soon(self._check_round)
 
     def _send(self, gathering: Gathering) -> None:
-        """As one batch. What cannot be an event is refused alone."""
+        """Send as one batch. What cannot be an event is refused alone."""
         now_us = self._read_clock()
         self._begin_trace(gathering)
         try:
@@ -284,7 +285,7 @@ class Publishing:
         self._mesh.publish(self, number, gathering.topic, gathering.partition, batch, gathering.copies)
 
     def _begin_trace(self, gathering: Gathering) -> None:
-        """A batch whose publishers know of no trace may begin one, which its first event carries."""
+        """A batch of publishers that know no traces may begin one, which its first event carries."""
         first = gathering.headers[0]
         if len(first or ()) >= EVENT_HEADERS_MAX or any(each and TRACEPARENT in each for each in gathering.headers):
             return
@@ -300,7 +301,7 @@ class Publishing:
         return batch
 
     def _is_possible(self, part: Gathering, now_us: int) -> bool:
-        """Of one event; whoever waits for it is told if not."""
+        """Check one event, and tell its client if it is not possible."""
         try:
             self._batch(part, now_us)
         except UsageError as error:
@@ -323,7 +324,7 @@ class Publishing:
         self._leave_if_done()
 
     def drain(self) -> None:
-        """The node takes no more: what is owed is still answered."""
+        """The node accepts no more; what is owed is still answered."""
         self._is_draining = True
         self._leave_if_done()
 

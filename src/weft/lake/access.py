@@ -1,8 +1,4 @@
-"""Who we are to an object store: where credentials are to be found, and what each library calls them.
-
-A ``StoreAccess`` travels: Spark pickles it to executors and logs options on the way. So it holds no secret, only where
-to find one; everything is looked up on the machine that uses it. What was found (``Credentials``) is never shown.
-"""
+"""Our identity at an object store: where credentials are found, and what each library calls them."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ PROFILES_BYTES_MAX: Final = 256 * KIB  # of ~/.aws/credentials: a thousand profi
 REFERENCES: Final = ("access_key", "secret_key", "session_token", "account_key")
 HIDDEN: Final = "***"
 REGION_OF_ENDPOINTS: Final = "us-east-1"  # what S3's imitations take for their own
-# The names of pyiceberg's FileIO for those of the Rust stores (deltalake, obstore).
+# The names of pyiceberg's FileIO for those that the Rust stores use (deltalake, obstore).
 ICEBERG_NAMES: Final = {
     "aws_access_key_id": "s3.access-key-id",
     "aws_secret_access_key": "s3.secret-access-key",

@@ -104,7 +104,7 @@ class TableProcess:
                 reply = await answer
         except TimeoutError:
             self._kill()
-            if self._reading is not None:  # so that the next who asks finds another one
+            if self._reading is not None:  # so that the next caller finds another one
                 await asyncio.wait({self._reading}, timeout=END_S)
             raise TableAway("the archive table takes too long to read", waited_s=patience_s) from None
         except OSError:
@@ -141,7 +141,7 @@ class TableProcess:
         process.stdin.write(framed(self._begin))
 
     async def _read_replies(self, process: asyncio.subprocess.Process) -> None:
-        """Until it ends. Then whoever waits is told, and the next who asks starts it again."""
+        """Run until it ends. Then everybody who waits is told, and the next request starts it again."""
         frames = FrameReader(Said)
         assert process.stdout is not None, "it was made with one"
         try:

@@ -25,7 +25,7 @@ from weft.limits import MIB
 GROUPS_BYTES_MAX: Final = 256 * MIB  # of decoded row groups: three of those that archive writes, with their order
 GROUP_SHARE: Final = 2  # a group that takes more than a half of that is not kept: other writers make such
 SLICE_ROWS: Final = 16_384  # of a large group, decoded at a time
-SLICE_BYTES: Final = 16 * MIB  # about, of one stream out of a large group, kept for who reads on
+SLICE_BYTES: Final = 16 * MIB  # roughly, of one stream out of a large group, cached for a reader that goes on
 FOOTERS_MAX: Final = 256  # files whose footers are remembered: some 10 KB each
 
 
@@ -84,7 +84,7 @@ class EventFiles:
                 yield spans_of(file.read_row_group(number, columns=list(MEASURED)))
 
     def parts(self, path: str, key: StreamKey, first: int, end: int) -> list[Part]:
-        """The rows of a stream with offsets from ``first`` up to, not including, ``end``."""
+        """The rows of a stream with offsets from ``first`` up to but not including ``end``."""
         found = []
         for number in self._candidates(path, key, first, end):
             part = self._part(path, number, key, first, end)
@@ -147,7 +147,7 @@ class EventFiles:
     # --- row groups that are too large to be kept ------------------------------------------------------------------
 
     def _sliced(self, path: str, number: int, key: StreamKey, first: int, end: int) -> Part | None:
-        """Of a large group, the next events of a stream: they are kept for who reads on."""
+        """In a large group, the next events of a stream, which are cached for a reader that goes on."""
         place = (path, number, key)
         kept = self._slice
         if kept is None or kept.place != place or not kept.offsets[0] <= first <= kept.offsets[-1]:

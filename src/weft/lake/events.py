@@ -31,7 +31,7 @@ TYPES: Final[dict[str, pa.DataType]] = {
 }
 STORED: Final = {"timestamp": "timestamp", "key": "key", "headers": "headers", "value": "payload"}
 CONTENT: Final = tuple(STORED)  # of an event, beside its identity
-ROW_BYTES: Final = 32  # about, of what an event takes beside key, value and headers
+ROW_BYTES: Final = 32  # what an event takes beside key, value and headers, roughly
 HEADERS_BYTES: Final = 64  # the same for the headers of an event that has some: they are not looked at one by one
 
 

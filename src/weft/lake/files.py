@@ -20,7 +20,7 @@ Value: TypeAlias = str | int | float | bool | date | datetime
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One task's try at writing its share of a batch. ``token`` is its own: a driver that came back counts anew."""
+    """One task's attempt to write its share of a batch. ``token`` is unique to it: a restarted driver counts again."""
 
     query: str
     batch: int

@@ -165,7 +165,7 @@ class FrameReader:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> list[object]:
-        """The messages that are whole now. ValueError for what is no message."""
+        """The messages that are complete now. ValueError for what is not a message."""
         self._data += data
         found: list[object] = []
         at = 0

@@ -46,9 +46,9 @@ from weft.lake.spans import Span, joined
 from weft.lake.tables import TableFiles, open_files
 from weft.model import Pattern
 
-LISTING_S_MIN: Final = 0.1  # between the beginnings of two listings: who asks in between waits for the next
-PLACES_AT_ONCE: Final = 500  # in one frame: a millisecond for whoever reads it
-RUNS_MAX: Final = 2 * 4096  # of a stream, first and end of each: with more holes, whoever reads is told of each
+LISTING_S_MIN: Final = 0.1  # between the beginnings of two listings: a request in between waits for the next one
+PLACES_AT_ONCE: Final = 500  # in one frame: a millisecond for the reader
+RUNS_MAX: Final = 2 * 4096  # of a stream, first and end of each: with more holes, the reader is told of each
 DAMAGE_SHOWN: Final = 3  # files that cannot be read, named in an answer
 READ_AT_ONCE: Final = 1 << 16
 NICENESS: Final = 10  # the node comes first
@@ -106,7 +106,7 @@ class TableReader:
         """Do the next bit of work; whether there is more to do right now."""
         if self._asked:
             self._answer(self._asked.popleft())
-        if self._listing is not None:  # whatever is asked: who waits for it must not wait for ever
+        if self._listing is not None:  # whatever is asked: a caller that waits for it must not wait for ever
             self._look_into(self._listing)
         self._follow_listing()
         self._give_up()
@@ -168,7 +168,7 @@ class TableReader:
         except TableError as error:
             if isinstance(error, FileGone) and not waiting.missed:
                 waiting.missed = True
-                waiting.asked_s = self._now_s()  # what was listed so far is of no use
+                waiting.asked_s = self._now_s()  # what was listed so far is useless
                 self._waiting.append(waiting)
                 return
             self._say(Failed(request.number, _short(error)))
@@ -234,7 +234,7 @@ class TableReader:
         self._adopt_if_read(self._listing)
 
     def _has_failed(self, problem: str, begun_s: float) -> None:
-        """The table cannot be known just now: who asked before is told."""
+        """The table cannot be listed at the moment: earlier requests are told."""
         self._problem = problem
         for each in [each for each in self._waiting if each.asked_s <= begun_s]:
             self._waiting.remove(each)

@@ -35,7 +35,7 @@ class Lacking(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """The events from ``first`` up to, not including, ``end`` are in a file that cannot be read."""
+    """The events from ``first`` up to but not including ``end`` are in a file that cannot be read."""
 
     first: int
     end: int
@@ -66,10 +66,7 @@ class History:
         return found
 
     def read(self, key: StreamKey, first: int, end: int, bytes_max: int, *, with_gaps: bool = False) -> Answer:
-        """Events from ``first`` up to, not including, ``end``: about so many bytes, and at least one.
-
-        Raise FileGone if the table has changed since it was listed, TableError if it cannot be reached.
-        """
+        """Events from ``first`` up to but not including ``end``: roughly so many bytes, and at least one event."""
         covering, window = self._window(key, first, end)
         if not covering:
             later = following(self._spans(key, first), first)
@@ -87,7 +84,7 @@ class History:
             return Damaged(first, first + 1, str(error))
         except BadEvent as error:
             return Damaged(first, window, str(error))
-        if not batches:  # a span has runs, and none of these files has it just here
+        if not batches:  # a span has runs, and none of these files has one here
             later = following(self._spans(key, first), first)
             if later is not None and later < end and with_gaps:
                 return self.read(key, later, end, bytes_max, with_gaps=True)

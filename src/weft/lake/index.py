@@ -41,7 +41,8 @@ SPANS: Final = (
 
 
 class Extent(NamedTuple):
-    """What the table has of a stream: offsets from ``first`` up to, not including, ``end``, perhaps not all of them."""
+    """What the table has of a stream: offsets from ``first`` up to but not including ``end``, perhaps not all of
+    them."""
 
     stream: Stream
     epoch: Epoch

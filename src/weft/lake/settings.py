@@ -151,7 +151,7 @@ class TablePlace(Section):
         return self
 
     def settings(self, partition_by: tuple[str, ...] = (), sort_by: tuple[str, ...] = ()) -> TableSettings:
-        """As a value that travels; how it is laid out is for those who write it."""
+        """As a value that can be sent; the writer decides how it is laid out."""
         found = None if self.name is None else TABLE_NAME.fullmatch(self.name)
         catalog, identifier = (self.catalog, self.identifier) if found is None else found.group("catalog", "identifier")
         return TableSettings(

@@ -100,7 +100,7 @@ def spans_of(rows: pa.Table) -> list[Span]:
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
-    """The same of several row groups of one file, each stream once."""
+    """The spans of several row groups of one file joined, each stream once."""
     by_key: dict[StreamKey, list[Span]] = {}
     for span in spans:
         by_key.setdefault(span.key, []).append(span)
@@ -158,7 +158,7 @@ def unpack_runs(packed: bytes) -> Numbers:
 
 
 class Stretch(NamedTuple):
-    """Offsets from ``first`` up to, not including, ``end``, all of them there."""
+    """Offsets from ``first`` up to but not including ``end``, all of them there."""
 
     first: int
     end: int
@@ -181,7 +181,7 @@ def stretches(spans: Iterable[Span]) -> Iterator[Stretch]:
 
 
 def following(spans: Iterable[Span], first: int) -> int | None:
-    """The first offset from ``first`` on that is there; None: there is none."""
+    """The first existing offset from ``first`` on; None: there is none."""
     return next((max(each.first, first) for each in stretches(spans) if each.end > first), None)
 
 

@@ -39,7 +39,7 @@ STORE_RETRY_TIMEOUT: Final = timedelta(seconds=60)  # of one operation with its 
 STORE_RETRIES: Final = 8
 CHECK_RETRY_TIMEOUT: Final = timedelta(seconds=5)  # before Spark starts: people are waiting
 CHECK_RETRIES: Final = 2
-ERROR_CHARS_MAX: Final = 200  # of what a store says: the rest is XML
+ERROR_CHARS_MAX: Final = 200  # of a store's error text: the rest is XML
 PARTIAL: Final = ".partial"
 LOCK: Final = "lock"
 PROBE: Final = "_weft_probe"  # hidden from readers, and gone at once
@@ -79,13 +79,13 @@ class Store(Protocol):
         """A small file; None if there is none."""
 
     def swap(self, path: str, data: bytes, was: Content | None) -> bool:
-        """Put a small file in the place of what was read, or of nothing; False if there is something else now."""
+        """Replace what was read, or nothing, by a small file; False if there is something else now."""
 
     def move(self, source: str, target: str) -> None:
         """Give a file another name; nothing happens if it has gone."""
 
     def remove(self, path: str) -> None:
-        """Of no effect if it has gone."""
+        """Does nothing if it has gone."""
 
     def facts(self, path: str) -> Facts | None:
         """Size and time of a file; None if there is none."""

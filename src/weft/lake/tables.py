@@ -1,4 +1,4 @@
-"""What a table is made of now, whatever its format. Nothing is written: whoever may read a table can use this."""
+"""Which files make up a table now, whatever its format. Nothing is written, so the right to read is enough."""
 
 from __future__ import annotations
 

@@ -55,5 +55,5 @@ class Histogram:
 
 
 def _middle_s(number: int) -> float:
-    """The time that stands for all those of a class."""
+    """The time that stands for all values of a class."""
     return SHORTEST_S * math.exp((number + 0.5) * _LOG_WIDTH)

@@ -28,7 +28,7 @@ Watch = Callable[["Report"], None]  # is shown the figures so far
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to do. It ends after ``seconds``, or after ``events`` in all, whichever comes first."""
+    """What to do. It ends after ``seconds``, or after ``events`` in all, if that comes first."""
 
     topic: str
     publishers: int = 1

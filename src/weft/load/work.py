@@ -49,7 +49,7 @@ class Payloads:
         return STAMP.pack(self._run, time.perf_counter_ns()) + self._filler if self.is_stamped else self._plain
 
     def age_s(self, payload: bytes) -> float | None:
-        """Since it was made; None of a payload that this run did not make."""
+        """The time since it was made; None for a payload that this run did not make."""
         if not self.is_stamped or len(payload) < STAMP.size:
             return None
         run, begun_ns = STAMP.unpack_from(payload)

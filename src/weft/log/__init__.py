@@ -1,11 +1,12 @@
 """The event log: durable streams of batches, on RocksDB or in memory.
 
 - ``open_log(path, mint_epoch)`` opens one on disk, or says exactly what it has lost (``LogDamaged``);
-  ``open_read_only(path)`` is for looking, also while a node has it open.
+  ``open_read_only(path)`` reads one without changing it, also while a node has it open.
 - ``Log``: append, sync, read, seek, positions of groups and peers. ``Syncer`` is the thread that syncs over and over.
-- ``retention`` and ``compaction`` take away what nobody needs; ``survey`` and ``repair`` are for damage.
+- ``retention`` and ``compaction`` delete what nobody needs; ``survey`` and ``repair`` deal with damage.
 
-What was acknowledged is there after kill -9, after a power cut, after a torn write; what cannot be is said.
+What was acknowledged is still there after kill -9, a power cut or a torn write. If some of it cannot be read, the log
+says exactly what.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def open_store(
     disk_reserve_bytes: int = DISK_RESERVE_BYTES,
     recent_bytes: int = RECENT_BYTES_MAX,
 ) -> Log:
-    """The log in a store, recovered. Raise LogDamaged, and change nothing, if it has less than it promised."""
+    """Open the log in a store, and recover it. Raise LogDamaged, and change nothing, if it has less than it
+    promised."""
     try:
         recovered = recover(store, read_promises(store)) or create(store, mint_epoch)
     except LogDamaged as error:
@@ -64,11 +66,13 @@ def open_log(
     recent_bytes: int = RECENT_BYTES_MAX,
     prepared_bytes: int = 0,
 ) -> Log:
-    """The log in a directory, made if there is none. ``mint_epoch`` is asked for the epoch of a new log.
-    ``prepared_bytes``: see ``RocksStore.prepare``; not done where the disk has no room for it beside its reserve.
+    """Open the log in a directory; make one if there is none. ``mint_epoch`` gives the epoch of a new log.
+    ``prepared_bytes``: see ``RocksStore.prepare``. This is skipped where the disk has no room for it beside its
+    reserve.
 
-    Raise LogDamaged, with every stream and offset that is gone, if it has less than it promised. It is looked at before
-    it is opened for writing: RocksDB throws away what it cannot recover, and a repair may still want it.
+    Raise LogDamaged, with every stream and offset that is gone, if it has less than it promised. The log is checked
+    before it is opened for writing, because RocksDB throws away what it cannot recover, and a repair may still need
+    that.
     """
     path.mkdir(parents=True, exist_ok=True)
     claim = Claim(path)
@@ -99,7 +103,7 @@ def open_log(
 
 
 def open_read_only(path: Path) -> Log:
-    """The log in a directory as it is now, also while a node has it open. Nothing is written. Raise LogDamaged as
+    """Open the log in a directory read-only, as it is now, also while a node has it open. Raise LogDamaged as
     ``open_log`` does."""
     damage = LogDamaged("")
     for _ in looks(path):
@@ -125,7 +129,7 @@ def _open_read_only(path: Path) -> Log:
 
 
 def _look(path: Path, claim: Claim) -> Recovered | None:
-    """What there is, found without changing it; None if there is nothing yet."""
+    """Recover what there is without changing it; None if there is nothing yet."""
     marks = MarksFile(path).read()
     promises = None if marks is None else decode(marks)
     promised = promises is not None and bool(promises.streams or promises.damaged_at is not None)
@@ -136,14 +140,14 @@ def _look(path: Path, claim: Claim) -> Recovered | None:
             return recover(store, promises)
     except StoreCorrupt as error:
         if promises is not None and not promised:
-            return None  # a new log that was killed while RocksDB was making it
+            return None  # a new log whose process was killed while RocksDB was making it
         raise diagnose(path, LogDamaged(f"the log does not open: {error}")) from error
     except LogDamaged as error:
         raise diagnose(path, error) from None
 
 
 def _begin(path: Path) -> None:
-    """The marks come before the database: from then on, a database without marks has lost them."""
+    """Write the marks before the database exists: so a database without marks has lost them."""
     marks = MarksFile(path)
     if marks.read() is None:
         marks.replace(Promises().encode())

@@ -1,7 +1,7 @@
 """A copy of a whole log, taken while a node writes to it, and checked batch by batch.
 
-The copy holds all that was promised when the copying began, and perhaps some of what came after. It is a log of its
-own, with its own books, and shares no file with the first.
+The copy holds everything that was promised when the copying began, and perhaps some of what came later. It is a
+complete log, with its own books, and shares no file with the original.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def copy_log(
     epoch_after: Callable[[Epoch], Epoch] | None = None,
     progress: Progress | None = None,
 ) -> Repaired:
-    """Copy the log of one directory into another, which has none. Raise LogDamaged if it is not sound.
+    """Copy the log of one directory into another, which must not have one. Raise LogDamaged if it is not sound.
 
-    ``epoch_after`` gets the epoch of the log and gives the one in which the copy goes on. Without it, that is the same.
+    ``epoch_after`` takes the epoch of the log and returns the epoch in which the copy goes on; by default the same one.
     """
     damage = LogDamaged("")
     for _ in looks(source):
@@ -59,7 +59,7 @@ def copy_log(
 
 
 def _fault(survey: Survey, found: dict[int, Found]) -> str:
-    """Why what was read is not a sound log; empty if it is one."""
+    """Say why what was read is not a sound log; empty if it is one."""
     if survey.unreadable:
         return survey.unreadable[0]
     promises = None if survey.marks_missing else survey.promises
@@ -73,6 +73,6 @@ def _fault(survey: Survey, found: dict[int, Found]) -> str:
 
 
 def format_of(path: Path) -> int | None:
-    """The format of the log in a directory; None if it does not say."""
+    """Return the format of the log in a directory; None if it does not say."""
     with closing(RocksStore(place_of(path), read_only=True)) as store:
         return read_meta(store, "format")

@@ -18,9 +18,9 @@ StreamKey: TypeAlias = tuple[Stream, Epoch]
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """What the log has of a stream: offsets from ``start`` up to, not including, ``end``.
+    """What the log has of a stream: the offsets from ``start`` up to but not including ``end``.
 
-    ``late_us``: it is a copy that was begun in the middle, because nobody wanted what was before this time.
+    ``late_us`` is set for a copy that began in the middle, because nobody here wanted events from before this time.
     """
 
     stream: Stream
@@ -33,8 +33,8 @@ class StreamInfo:
 
 
 def info_of(state: StreamState) -> StreamInfo:
-    """Of what is durable."""
-    if state.past is None:  # as most are
+    """Describe the durable part of a stream."""
+    if state.past is None:  # as for most streams
         first, retained = state, state.bytes_end - state.bytes_start
     else:
         parts = whole_parts(state)
@@ -47,12 +47,12 @@ def _place(state: StreamState) -> StreamKey:
 
 
 def _is_topic(pattern: Pattern) -> bool:
-    """Such a pattern matches nothing else."""
+    """Whether the pattern is a plain topic, which matches only itself."""
     return ONE not in pattern and REST not in pattern
 
 
 class Catalogue:
-    """Streams are added and never removed. Guarded by the log's lock, but for looking one up by its name."""
+    """Streams are added and never removed. The log's lock guards everything except looking up a stream by its name."""
 
     def __init__(self, states: Iterable[StreamState], numbers_used: Iterable[int]) -> None:
         self.by_name: dict[tuple[Stream, Epoch], StreamState] = {}
@@ -94,8 +94,8 @@ class Catalogue:
     def page(
         self, pattern: Pattern, after: StreamKey | None, look_max: int
     ) -> tuple[list[StreamState], StreamKey | None]:
-        """Of so many streams in order, those that match; and where to go on, None at the end. Those of one topic need
-        not be looked for among all."""
+        """Look at ``look_max`` streams in order. Return those that match, and where to go on (None at the end). For a
+        plain topic, only the streams of that topic are looked at."""
         if _is_topic(pattern):
             states = [each for each in self._of_topic(Topic(pattern)) if after is None or _place(each) > after]
             return states[:look_max], _place(states[look_max - 1]) if len(states) > look_max else None
@@ -105,6 +105,6 @@ class Catalogue:
         return found, looked[-1] if first + look_max < len(self._ordered) else None
 
     def unknown(self, stream: Stream, epoch: Epoch) -> UnknownStream:
-        """The error that says which epochs of the stream there are instead."""
+        """Make the error that says which epochs of the stream there are instead."""
         epochs = sorted(each.epoch for each in self._by_topic.get(stream.topic, ()) if each.stream == stream)
         return UnknownStream(f"no stream {stream} in epoch {epoch}", epochs=epochs or "none")

@@ -18,7 +18,7 @@ LOOK_INTERVAL_S: Final = 0.1
 
 
 class Claim:
-    """The right to write to the log in ``path``; raise LogInUse if another has it."""
+    """The right to write to the log in ``path``. Raise LogInUse if another process has it."""
 
     def __init__(self, path: Path) -> None:
         self._file: int | None = os.open(path / CLAIM_FILE, os.O_WRONLY | os.O_CREAT, 0o600)
@@ -45,7 +45,7 @@ class Claim:
 
 
 def is_claimed(path: Path) -> bool:
-    """Whether somebody is writing to the log just now."""
+    """Whether some process is writing to the log just now."""
     try:
         file = os.open(path / CLAIM_FILE, os.O_RDONLY)
     except FileNotFoundError:
@@ -60,9 +60,10 @@ def is_claimed(path: Path) -> bool:
 
 
 def looks(path: Path) -> Iterator[None]:
-    """How often to look at a log that does not seem right: once if nobody writes to it; else again, up to a bound.
+    """Try again, up to a bound, to read a log that does not seem right while somebody writes to it; only once if nobody
+    does.
 
-    A process that writes moves events to new files and removes the old ones, also while others open them.
+    The writing process moves events to new files and removes the old ones, also while others open them.
     """
     for look in range(LOOKS_MAX):
         if look:

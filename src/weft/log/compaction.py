@@ -1,14 +1,14 @@
-"""Compaction to the latest event per key. Offsets stay as they are; notes say which of them are gone (``entries``).
+"""Compaction to the latest event per key. Offsets stay as they are; notes say which events are gone (``entries``).
 
-An event with a key and an empty payload is a tombstone: it takes the older events of its key away, and goes itself when
-it is old enough for every reader to have seen it. Events without a key stay. As with retention, only what is in table
-files is touched.
+An event with a key and an empty payload is a tombstone: it removes the older events of its key, and is removed itself
+when it is so old that every reader has seen it. Events without a key stay. Like retention, compaction touches only what
+is in table files.
 
-What is left of a batch becomes a batch for each run of offsets, at some 600 bytes each: of batches that lose every
-other event, more bytes are left than there were. So compact topics whose keys come again often.
+What is left of a batch becomes one batch for each run of offsets, and each batch costs some 600 bytes: if batches lose
+every other event, they take more bytes than before. So compact topics whose keys come again often.
 
-A stream is rewritten stretch by stretch, from one index point to the next, each in one write. A round that is cut short
-is done again by the next one.
+A stream is rewritten stretch by stretch, from one index point to the next, each in one write. The next round repeats
+one that was cut short.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from weft.log.records import StreamState
 from weft.log.store import Delete, Put, Space, Write
 from weft.model import Batch, Epoch, Stream
 
-KEYS_MAX: Final = 2_000_000  # keys in memory in one round, about 300 MB; what is behind them waits for the next round
-TOMBSTONE_AGE_US: Final = 24 * 3600 * 1_000_000  # a day for every reader to see that a key is gone
+KEYS_MAX: Final = 2_000_000  # keys in memory in one round, about 300 MB; events behind them wait for the next round
+TOMBSTONE_AGE_US: Final = 24 * 3600 * 1_000_000  # one day, so that every reader sees that a key is gone
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a round has done to a stream up to, not including, ``end``."""
+    """What a round has done to a stream, up to but not including ``end``."""
 
     stream: Stream
     epoch: Epoch
@@ -56,10 +56,10 @@ class Stretch:
 def compact(
     log: Log, state: StreamState, now_us: int, *, keys_max: int = KEYS_MAX, tombstone_age_us: int = TOMBSTONE_AGE_US
 ) -> Compacted | None:
-    """One round over a stream; None if nothing was appended to its table files since the last one, or if it is a copy
-    that was restarted meanwhile.
+    """Compact a stream once. None if nothing was added to its table files since the last round, or if it is a copy that
+    was restarted meanwhile.
 
-    Raise EventsLost, and leave the stream as far as it has come, where it is damaged.
+    Raise EventsLost where the stream is damaged; what was compacted before that point stays compacted.
     """
     with log.maintenance:
         start = state.start
@@ -82,7 +82,7 @@ def _compact(log: Log, state: StreamState, start: int, tombstones_before_us: int
 def rewrite(
     log: Log, state: StreamState, start: int, stretches: list[Stretch], end: int, stays: Callable[[Batch], list[bool]]
 ) -> Compacted | None:
-    """Take away what does not stay of these stretches, up to ``end``; None if the stream no longer begins at ``start``.
+    """Delete the superseded events of these stretches, up to ``end``. None if the stream no longer begins at ``start``.
 
     The caller holds ``log.maintenance``.
     """
@@ -105,8 +105,8 @@ def rewrite(
 
 
 def settled(log: Log, state: StreamState) -> list[Stretch]:
-    """The stretches of a stream that are in table files."""
-    durable = state.durable  # first: what is appended from now on has points of its own
+    """Return the stretches of a stream that are in table files."""
+    durable = state.durable  # before the rest: events appended from now on get points of their own
     points = list(index.points(log.store, state.id))
     ends = [*(point.offset for point in points), durable][1:]
     settled = zip(points, ends, strict=True) if points else ()
@@ -117,7 +117,7 @@ def _entries(log: Log, state: StreamState, stretch: Stretch) -> list[Entry]:
     low, high = (keys.batch_key(stretch.point.segment, state.id, each) for each in (stretch.point.offset, stretch.end))
     found: list[Entry] = []
     at = stretch.point.offset
-    with suppress(StoreCorrupt):  # then some are missing
+    with suppress(StoreCorrupt):  # so some of them are missing
         for row in log.store.scan(Space.BATCHES, low, high):
             entry = read_sound_entry(row)
             if entry is None or entry.first != at:
@@ -130,11 +130,11 @@ def _entries(log: Log, state: StreamState, stretch: Stretch) -> list[Entry]:
 
 
 def _loss(log: Log, state: StreamState, first: int, end: int) -> Loss:
-    """What cannot be read from ``first`` on, in a stretch up to ``end``."""
+    """Say what cannot be read in a stretch, from ``first`` up to ``end``."""
     following = next_readable(log.store, state, first)
     if following is not None and following.first > first:
         end = min(end, following.first)
-    elif following is not None:  # its bytes are wrong, but it says how far it goes
+    elif following is not None:  # its bytes are wrong, but its header says how far it goes
         end = min(end, following.end)
     return Loss(state.stream, state.epoch, first, end)
 
@@ -142,9 +142,9 @@ def _loss(log: Log, state: StreamState, first: int, end: int) -> Loss:
 def _latest_offsets(
     log: Log, state: StreamState, stretches: list[Stretch], keys_max: int
 ) -> tuple[dict[bytes, int], int]:
-    """The last offset of each key among the events that no round has seen yet, and where they end.
+    """Find the last offset of each key among the events that no round has seen yet, and where these events end.
 
-    What an earlier round has seen holds every key once; only newer events can take one of those away.
+    In what an earlier round has seen, every key stands once, and only a newer event can supersede it.
     """
     latest: dict[bytes, int] = {}
     seen = end = max(state.compacted, state.start)
@@ -164,7 +164,7 @@ def _latest_offsets(
 
 
 def _compacted(before: list[Entry], end: int, stays_of: Callable[[Batch], list[bool]]) -> Iterator[Entry]:
-    """The entries with notes in the place of what is superseded."""
+    """Yield the entries, with notes in the place of superseded events."""
     for entry in before:
         if entry.kind is not Kind.BATCH or entry.end > end:
             yield entry
@@ -185,7 +185,8 @@ def _compacted(before: list[Entry], end: int, stays_of: Callable[[Batch], list[b
 
 
 def _stays(batch: Batch, latest: dict[bytes, int], tombstones_before_us: int) -> list[bool]:
-    """Whether each event stays. A Python loop: this runs in the background, and keys are looked up one by one."""
+    """Say for each event whether it stays. A Python loop will do: this runs in the background, and keys are looked up
+    one by one."""
     import numpy as np
 
     ends = np.frombuffer(batch.payloads.buffers()[1], np.int32, len(batch) + 1)
@@ -200,7 +201,7 @@ def _stays(batch: Batch, latest: dict[bytes, int], tombstones_before_us: int) ->
 
 
 def _joined(entries: Iterator[Entry]) -> Iterator[Entry]:
-    """The same with neighbouring notes of compaction made one."""
+    """Yield the same entries with neighbouring notes of compaction joined."""
     pending: Entry | None = None
     for entry in entries:
         if pending is not None and entry.kind is Kind.COMPACTED:
@@ -231,9 +232,9 @@ def _size(entries: list[Entry]) -> int:
 
 
 def _moved_points(state: StreamState, saved: list[tuple[Point, int]]) -> list[Write]:
-    """Index points with the bytes that are really before them: what was saved behind a point now lies before it.
+    """Correct the index points: bytes that were saved behind a point now count as lying before it.
 
-    ``bytes_start`` has grown by all that was saved, so that sizes between points, and the end, stay what they are.
+    ``bytes_start`` has grown by everything saved, so the sizes between points, and the end, stay as they are.
     """
     writes: list[Write] = []
     behind = sum(size for _, size in saved)

@@ -1,4 +1,4 @@
-"""Letting go of the beginning of a stream, for retention and for copies that begin anew."""
+"""Dropping the beginning of a stream, for retention and for copies that begin again."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from weft.log.store import DeleteRange, Space, Store, Write
 
 
 def dropping(store: Store, stream_id: int, end: int, latest_us: int, flushed: int) -> tuple[list[Write], list[int]]:
-    """What deletes the offsets before ``end`` and their index; ``latest_us`` is the greatest timestamp among them.
+    """Return the writes that delete the offsets before ``end`` and their index, and the segments after ``flushed`` that
+    hold some of these offsets. ``latest_us`` is the greatest timestamp among them.
 
-    And the segments after ``flushed`` that hold some of them. Those are left as they are: until they are in table
-    files, recovery counts what is in them (``promises.Tally``).
+    Those segments are left as they are: until they are in table files, recovery counts what is in them
+    (``promises.Tally``).
     """
     segments = sorted({point.segment for point in index.points(store, stream_id, 0, end)})
     writes = [drop_from_segment(segment, stream_id, end) for segment in segments if segment <= flushed]

@@ -1,7 +1,7 @@
 """What is stored under the keys of batches: batches, and notes in the place of events that are gone.
 
-Every offset of a stream, from its start to its end, is in exactly one entry. So a gap is always damage, wherever it is:
-compaction and repair leave notes where they took events away or gave them up.
+Every offset of a stream, from its start to its end, is in exactly one entry. So a gap is always damage: where
+compaction deletes events or repair gives them up, they leave notes.
 
 ======  ====  =====================================================================================================
 at      type  a note (a batch begins with its format version, which is below 128)
@@ -36,7 +36,8 @@ class Kind(IntEnum):
 
 
 class Entry(NamedTuple):
-    """Offsets from ``first`` up to, not including, ``end``. A tuple: one is made for every batch read."""
+    """Offsets from ``first`` up to but not including ``end``. It is a tuple because one is made for every batch that is
+    read."""
 
     first: int
     end: int
@@ -49,12 +50,12 @@ class Entry(NamedTuple):
 
 
 def note(kind: Kind, first: int, end: int) -> Entry:
-    """The entry that stands for events that are gone."""
+    """Make the entry that stands for events that are gone."""
     return Entry(first, end, kind, NOTE.pack(kind, end))
 
 
 def read_entry(row: Row) -> Entry | None:
-    """What is stored in a row of BATCHES; None if it is neither a batch nor a note, or one of another place."""
+    """Read what a row of BATCHES stores; None if it is neither a batch nor a note, or belongs elsewhere."""
     key, data = row
     first = keys.BATCH_KEY.unpack(key)[2]
     if len(data) == NOTE.size:
@@ -68,7 +69,7 @@ def read_entry(row: Row) -> Entry | None:
 
 
 def read_sound_entry(row: Row) -> Entry | None:
-    """The same, and None also if the batch's checksum does not fit."""
+    """Do the same, and return None also if the batch's checksum does not fit."""
     entry = read_entry(row)
     if entry is not None and entry.kind is Kind.BATCH and not Batch.read_stored(entry.data).intact:
         return None
@@ -76,10 +77,10 @@ def read_sound_entry(row: Row) -> Entry | None:
 
 
 def rows_around_damage(store: Store, segment: int, stream_id: int, points: Sequence[int]) -> Iterator[Row]:
-    """The rows of a stream in a segment that can be read, though some between them cannot, from the first point on.
+    """Yield the readable rows of a stream in a segment with damage in it, beginning at the first point.
 
-    Behind a damaged block, keys are not known; but the stream's index points are. So each stretch between two points is
-    read from its beginning, and, where that breaks off, from its end.
+    Keys behind a damaged block are unknown, but the stream's index points are known. So each stretch between two points
+    is read forwards from its beginning and, where that breaks off, backwards from its end.
     """
     for first, end in pairwise((*points, U64_MAX)):
         low, high = keys.batch_key(segment, stream_id, first), keys.batch_key(segment, stream_id, end)
@@ -92,12 +93,12 @@ def rows_around_damage(store: Store, segment: int, stream_id: int, points: Seque
 
 
 def rows_from_the_end(store: Store, space: Space, first: bytes, end: bytes) -> list[Row]:
-    """The rows of a range that can be read from its end on, in the order of their keys."""
+    """Read a range backwards from its end as far as possible, and return those rows in the order of their keys."""
     rows: list[Row] = []
     try:
         for row in store.scan_back(space, first, end):
             rows.append(row)
     except StoreCorrupt:
-        pass  # that is the other side of the damage
+        pass  # we have reached the other side of the damage
     rows.reverse()
     return rows

@@ -10,7 +10,7 @@ from weft.model.stream import Epoch, Stream
 
 @dataclass(frozen=True, slots=True, order=True)
 class Loss:
-    """Offsets of a stream that were promised and are not there: from ``first`` up to, not including, ``end``."""
+    """Offsets of a stream that were promised and are missing: from ``first`` up to but not including ``end``."""
 
     stream: Stream
     epoch: Epoch
@@ -22,11 +22,11 @@ class Loss:
 
 
 class StoreCorrupt(StorageError):
-    """The storage engine read bytes that are not what was written."""
+    """The storage engine read bytes that differ from what was written."""
 
 
 class DiskFull(StorageError):
-    """There is no room for more. Reading goes on, and writing, too, once there is room."""
+    """There is no room for more. Reading goes on, and writing resumes once there is room."""
 
 
 class LogInUse(StorageError):
@@ -58,24 +58,25 @@ class UnknownStream(UsageError):
 
 
 class PositionExpired(UsageError):
-    """Retention has passed this offset; ``facts`` say what is there."""
+    """Retention has passed this offset; ``facts`` say what is left."""
 
 
 class PositionAhead(UsageError):
-    """This offset has not been given yet."""
+    """This offset has not been given to an event yet."""
 
 
 class OutOfSequence(UsageError):
-    """A producer's batch that is older than what is remembered, or that was skipped before."""
+    """A producer's batch is older than the log remembers, or was skipped before."""
 
 
 class SequenceReused(UsageError):
-    """A producer sent other events under a sequence that it has used; ``facts`` say where the first ones are."""
+    """A producer sent other events under a sequence that it has already used; ``facts`` say where the first ones
+    are."""
 
 
 class GapInCopy(UsageError):
-    """A copied batch that does not follow the one before it."""
+    """A copied batch does not follow the one before it."""
 
 
 class ReadOnly(UsageError):
-    """The log was opened for looking only."""
+    """The log was opened read-only."""

@@ -1,4 +1,4 @@
-"""A gate that many pass at a time, until one asks for all to be out."""
+"""A gate that many threads may be inside at once, until one shuts it and waits for the others to leave."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Gate:
 
     @contextmanager
     def shut(self, timeout_s: float) -> Iterator[None]:
-        """Let nobody in and wait until all are out; raise TimeoutError, and open again, if that takes too long."""
+        """Let nobody in and wait until everybody has left. If that takes too long, open the gate again and raise
+        TimeoutError."""
         with self._changed:
             self._shut = True
             if not self._changed.wait_for(lambda: not self._inside, timeout_s):

@@ -1,8 +1,8 @@
 """Batches that are appended together: which of them become one entry of the log, and what is kept of each.
 
-Many publishers with an event each would make as many entries, of 600 bytes each, and every reader would pay for each.
-So the small batches of a stream that one write takes become one batch. Whose they were, and under which sequence, is
-kept in a row of its own, in the same write: each of them is recognised when it is sent again, also after a crash.
+Many publishers with one event each would make as many entries of 600 bytes, and every reader would pay for each. So the
+small batches of a stream in one write become one batch. A separate row of the same write keeps their producers and
+sequences, so that each of them is recognised when it is sent again, also after a crash.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from weft.model import Batch, Stream
 from weft.model.batch_few import Headers
 from weft.model.batch_header import NO_PRODUCER
 
-GATHERED_BYTES_MAX: Final = 1 * MIB  # of one entry: what a frame to a peer takes
+GATHERED_BYTES_MAX: Final = 1 * MIB  # of one entry: as much as one frame to a peer holds
 GATHERED_MAX: Final = 4096  # batches in one entry
 PIECE: Final = struct.Struct(">I16sQI")  # events, producer, sequence, checksum
-Run = list[tuple[int, Batch]]  # batches that become one entry, and which of those handed in they are
+Run = list[tuple[int, Batch]]  # batches that become one entry, with their places among those handed in
 
 
 def rounds(wanted: Sequence[tuple[Stream, Batch]]) -> Iterator[list[tuple[Stream, Run]]]:
-    """What to store, in this order: in each round at most one entry of a stream. Mostly there is one round."""
+    """Yield what to store, in order. Each round has at most one entry per stream. Mostly there is one round."""
     if len(wanted) == 1:
         ((stream, batch),) = wanted
         yield [(stream, [(0, batch)])]
@@ -50,7 +50,7 @@ def _runs(batches: Run) -> list[Run]:
     for number, batch in batches:
         few, producer, sequence = batch.few is not None, batch.producer, batch.sequence
         if few and runs and size + batch.size <= GATHERED_BYTES_MAX and len(runs[-1]) < GATHERED_MAX:
-            # One that may be a repetition of another in the same run has to wait until that is in the books.
+            # A batch that may repeat another one of the same run has to wait until that one is in the books.
             joins = producer is None or sequence > last.get(producer, -1)
         else:
             joins = False
@@ -64,7 +64,7 @@ def _runs(batches: Run) -> list[Run]:
 
 
 def gathered(batches: Sequence[Batch], base_offset: int) -> Batch:
-    """The events of small batches as one batch, placed there, without a producer."""
+    """Join the events of small batches into one batch without a producer, at its place in the stream."""
     payloads: list[bytes] = []
     timestamps_us: list[int] = []
     keys: list[bytes | None] | None = None
@@ -85,13 +85,13 @@ def gathered(batches: Sequence[Batch], base_offset: int) -> Batch:
 
 
 def pack_pieces(batches: Sequence[Batch]) -> bytes:
-    """Of which batches a gathered one is made."""
+    """Encode which batches a gathered batch is made of."""
     pack = PIECE.pack
     return b"".join([pack(len(each), each.producer or NO_PRODUCER, each.sequence, each.body_crc) for each in batches])
 
 
 def unpack_pieces(row: bytes, base_offset: int) -> Iterator[tuple[bytes, Sent]]:
-    """The producers of a gathered batch that begins there, and what each of them sent."""
+    """Read which producers' batches a gathered batch is made of. It begins at ``base_offset``."""
     at = base_offset
     for count, producer, sequence, checksum in PIECE.iter_unpack(row):
         if producer != NO_PRODUCER:

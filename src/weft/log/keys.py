@@ -14,9 +14,9 @@ TABLES     ``g`` group ``\\0`` stream text                  next_offset:u64
 TABLES     ``l`` peer ``\\0`` stream text                   next_offset:u64
 =========  ==============================================  ==================================================
 
-A new segment number begins with every flush of about 64 MiB, so that a table file holds one segment and is never
-rewritten. An index point is made where a stream enters a segment and then every mebibyte of it; ``latest_us`` is the
-greatest timestamp before that point, so it never falls, and a time can be looked up like an offset.
+Every flush, of about 64 MiB, begins a new segment number, so that a table file holds one segment and is never
+rewritten. A stream gets an index point where it enters a segment, and then one for every mebibyte. ``latest_us`` is the
+greatest timestamp before that point: it never falls, so a time can be looked up like an offset.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _TIME_BIAS: Final = 1 << 63  # makes signed times sort as unsigned numbers
 
 
 class Point(NamedTuple):
-    """Where a stream's offset lies: in which segment, after how many of its bytes, after which time."""
+    """Where a stream's offset lies: in which segment, and how many of the stream's bytes and which latest time come
+    before it."""
 
     offset: int
     segment: int
@@ -52,7 +53,7 @@ def batch_key(segment: int, stream_id: int, offset: int) -> bytes:
 
 
 def segment_range(first: int, end: int) -> tuple[bytes, bytes]:
-    """All batches of the segments from ``first`` up to, not including, ``end``."""
+    """The range of all batches in the segments from ``first`` up to but not including ``end``."""
     return BATCH_KEY.pack(first, 0, 0), BATCH_KEY.pack(end, 0, 0)
 
 
@@ -81,7 +82,7 @@ def pieces_key(stream_id: int, offset: int) -> bytes:
 
 
 def named_key(table: bytes, owner: str, text: str = "") -> bytes:
-    """Groups and links: owners hold no NUL, so that one owner's keys stand together."""
+    """The key of a group or link. Owners hold no NUL, so that all keys of one owner stand together."""
     return table + owner.encode() + b"\0" + text.encode()
 
 

@@ -1,10 +1,10 @@
 """Compaction of a bucket of keys and values: over all of its streams at once, by the rule that readers follow.
 
-Several nodes write a bucket, each into a stream of its own. What one stream says of a key may be settled by another, so
-the streams are looked at together. Of each key its latest revisions stay, as many as the bucket's history has. A key
-that was deleted, or has expired, keeps only the mark of that, for a time of grace: a node that was cut off meanwhile
-has to learn that the key is gone, and not the other way round. Then, in a later round, and only when nothing is left
-that it hides, the mark goes as well.
+Several nodes write a bucket, each into a stream of its own. A revision in one stream may supersede one in another, so
+all streams are looked at together. Each key keeps its latest revisions, as many as the bucket's history has. A key that
+was deleted or has expired keeps only the mark of that, for a time of grace, so that a node that was cut off learns that
+the key is gone, and does not bring it back to the others. A later round removes the mark as well, once it hides
+nothing.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from weft.model.key_value import (
     read_settings_untrusted,
 )
 
-WRITINGS_MAX: Final = 4_000_000  # in memory in one round, about 1 GB; a bucket with more is left as it is
-UNSETTLED_BYTES: Final = 1 * MIB  # to be gained before a segment is ended early for it
+WRITINGS_MAX: Final = 4_000_000  # in memory in one round, about 1 GB; a bucket with more is not compacted
+UNSETTLED_BYTES: Final = 1 * MIB  # a segment is ended early only if this much can be gained
 
 
 Rank: TypeAlias = tuple[Revision, bool, int, int, Stream]
 
 
 class Written(NamedTuple):
-    """A writing of a key, as far as it matters here. ``rank`` orders them: by revision, and where one is there twice
-    because a disk was lost, as readers do (``weft.core.kv.bucket``). ``at`` is (stream id, offset)."""
+    """One write of a key, as far as it matters here. ``rank`` orders writes by revision. Where a revision exists twice,
+    because a disk was lost, it orders them as readers do (``weft.core.kv.bucket``). ``at`` is (stream id, offset)."""
 
     rank: Rank
-    gone_ms: int  # since when the key is gone if this is the latest; 0: it is not
+    gone_ms: int  # the key is gone since then if this is its latest write; 0: it is not
     expires_ms: int
     at: tuple[int, int]
     size: int
@@ -50,7 +50,8 @@ class Written(NamedTuple):
 
 @dataclass(slots=True)
 class Surplus:
-    """What may go. ``gone``: keys of which nothing is left then. ``due_ms``: when there may be more, by time alone."""
+    """What may be deleted. ``gone``: keys of which nothing is left then. ``due_ms``: when time alone will make more of
+    it superfluous."""
 
     places: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))  # offsets by stream
     gone: list[tuple[str, Revision, tuple[int, int]]] = field(default_factory=list)
@@ -71,11 +72,11 @@ class Tidied:
     streams: tuple[Compacted, ...]
     gone: tuple[tuple[str, Revision], ...]
     due_ms: int | None
-    wants_segment: bool  # more could go if it were in table files
+    wants_segment: bool  # more could be deleted if it were in table files
 
 
 def surplus(writings: dict[str, list[Written]], history: int, now_ms: int, grace_ms: int) -> Surplus:
-    """Decide, from all writings of all keys."""
+    """Decide what may be deleted, from all writes of all keys."""
     found = Surplus()
     for key, each in writings.items():
         each.sort(reverse=True)
@@ -105,7 +106,7 @@ def surplus(writings: dict[str, list[Written]], history: int, now_ms: int, grace
 def compact_bucket(log: Log, topic: Topic, now_ms: int, *, grace_ms: int, skew_ms: int) -> Tidied | None:
     """One round over all streams of a bucket; None if it has too many entries for that.
 
-    Raise EventsLost, with what was done so far done, where a stream is damaged.
+    Raise EventsLost where a stream is damaged; what was done before that stays done.
     """
     with log.maintenance:
         states = [state for state in log.states() if state.stream.topic == topic]
@@ -138,8 +139,8 @@ def _stays(drop: set[int], batch: Batch) -> list[bool]:
 
 
 def _scan(log: Log, states: Sequence[StreamState], ahead_ms: int) -> tuple[dict[str, list[Written]] | None, int]:
-    """All writings by key, and how long a history the bucket has. What is ahead of the clock stays, and counts for
-    nothing yet; so does what no node of ours has written."""
+    """Collect all writes by key, and the length of the bucket's history. Writes ahead of the clock, and those that no
+    node of ours made, stay and count for nothing yet."""
     writings: dict[str, list[Written]] = defaultdict(list)
     settings: tuple[Rank, bytes] | None = None
     total = 0
@@ -168,7 +169,7 @@ def _scan(log: Log, states: Sequence[StreamState], ahead_ms: int) -> tuple[dict[
 
 
 def _unsettled_bytes(writings: dict[str, list[Written]], found: Surplus, ends: dict[int, int]) -> int:
-    """Of what may go, as much as is not in table files yet."""
+    """How many bytes of what may be deleted are not in table files yet."""
     return sum(
         each.size
         for some in writings.values()

@@ -1,4 +1,4 @@
-"""The keeper of the promises: knows what was promised, and writes each change of it into the store's file of marks."""
+"""The keeper of the promises: it knows what was promised, and writes each change to the store's file of marks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from weft.log.promises import (
 )
 from weft.log.store import Store
 
-GROWTH_BYTES_MIN: Final = MIB  # and at least twice what it began with: so rewriting costs no more than appending
+GROWTH_BYTES_MIN: Final = MIB  # and at least twice its first size, so that rewriting never costs more than appending
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Group:
 
 
 class Ledger:
-    """``promises`` are what was found on opening; the file is written anew at once."""
+    """``promises`` is what was found on opening; the file is rewritten at once."""
 
     def __init__(self, store: Store, promises: Promises) -> None:
         self._store = store
@@ -63,22 +63,22 @@ class Ledger:
                 promises.streams[number].end = end
 
     def started(self, number: int, start: int) -> None:
-        """Promise no longer what retention takes."""
+        """Stop promising what retention deletes."""
         with self._lock:
             promised = self._promises.streams.get(number)
-            if promised is not None and promised.start != start:  # None: still to be named, with this start
+            if promised is not None and promised.start != start:  # None: not named yet, with this start
                 self._append(encode_starts([(number, start)]))
                 promised.start = start
 
     def settled(self, segment: int) -> None:
-        """All up to this segment is in table files."""
+        """Note that everything up to this segment is in table files."""
         with self._lock:
             fingerprint = self._store.fingerprint()
             self._append(encode_settled(segment, self._promises.epoch, fingerprint))
             settle(self._promises, segment, fingerprint)
 
     def tidy(self) -> None:
-        """Write the file anew if it has grown too long, and see to it that it outlives a power cut."""
+        """Rewrite the file if it has grown too long, and make sure that it survives a power cut."""
         with self._tidying:
             with self._lock:
                 if self._grown > max(GROWTH_BYTES_MIN, self._size):

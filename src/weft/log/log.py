@@ -37,18 +37,18 @@ from weft.log.segments import Segments
 from weft.log.store import DeleteRange, Put, Space, Store, Write
 from weft.model import Batch, Epoch, EventId, Pattern, Position, Stream
 
-RECENT_BYTES_MAX: Final = 32 * MIB  # of the last batches, in memory: what readers at the end of a stream ask for
+RECENT_BYTES_MAX: Final = 32 * MIB  # the last batches, in memory, for readers at the end of a stream
 
 
-NOT_STORED: Final = StorageError("not stored yet")  # never seen: every batch has its outcome in some round
+NOT_STORED: Final = StorageError("not stored yet")  # nobody sees it: some round sets every outcome
 
-Advanced = Mapping[tuple[Stream, Epoch], int]  # streams and how far they are durable now
+Advanced = Mapping[tuple[Stream, Epoch], int]  # how far these streams are durable now
 
 
 class Appended(msgspec.Struct, frozen=True):
     """Where a batch went. It is durable once ``Log.sync`` has returned a number of at least ``ticket``.
 
-    A struct: one is made for every batch, in a tenth of the time.
+    It is a struct because one is made for every batch, and that takes a tenth of the time.
     """
 
     stream: Stream
@@ -56,12 +56,12 @@ class Appended(msgspec.Struct, frozen=True):
     first_offset: int
     count: int
     ticket: int
-    repeated: bool = False  # it was in the log already; this is where
+    repeated: bool = False  # the log had it already, in this place
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    """A batch about to be stored. ``run``: which of the batches that were handed in are in it; ``pieces``: how.
-    ``data`` begins at offset ``first`` and ends before ``end``."""
+    """A batch about to be stored. ``run`` has the batches handed in that it is made of; ``pieces`` tells them apart
+    later. ``data`` begins at offset ``first`` and ends before ``end``."""
 
     state: StreamState
     is_new: bool
@@ -74,7 +74,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 class Log:
-    """Open one with ``weft.log.open_log``, or, to look only, with ``weft.log.open_read_only``."""
+    """Open one with ``weft.log.open_log``, or with ``weft.log.open_read_only`` to read it without changing it."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Log:
     ) -> None:
         self.store = store
         self.epoch = recovered.epoch
-        self.cuts: tuple[Cut, ...] = tuple(recovered.cuts)  # what was removed on opening
+        self.cuts: tuple[Cut, ...] = tuple(recovered.cuts)  # unsound tails that were removed on opening
         self.maintenance = threading.Lock()
         self.appended = 0  # tickets given
         self.synced = 0  # tickets that are durable
@@ -98,12 +98,12 @@ class Log:
         self._catalogue = Catalogue(recovered.states.values(), recovered.promises.streams)
         self._states = self._catalogue.by_name
         self._producers = recovered.producers
-        self.unsynced_bytes = 0  # of events, appended since the last sync began
+        self.unsynced_bytes = 0  # the size of the events appended since the last sync began
         self._dirty: dict[int, int] = {}  # stream -> end, appended since the last sync began
         self._named: list[int] = []  # streams that are new since the last sync began
         self._recent = Recent(recent_bytes)
-        self._unchecked_bytes = 0  # that may be appended before the free space is looked at again
-        self._refused_bytes = 0  # of the last batch, if there was no room for it
+        self._unchecked_bytes = 0  # how much may be appended before the free space is checked again
+        self._refused_bytes = 0  # the size of the last batch, if there was no room for it
         self._lock = threading.RLock()
         self._sync_lock = threading.Lock()
         self._groups = Places(store, keys.GROUPS)
@@ -114,9 +114,9 @@ class Log:
             self._ledger = self._take_over(recovered)
 
     def _take_over(self, recovered: Recovered) -> Ledger:
-        """Make the cuts, and promise all that was found: it may be more than was promised before a crash.
+        """Make the cuts, and promise everything that was found, which may be more than was promised before a crash.
 
-        The store has moved it all to table files when it was opened.
+        The store moved all of it to table files when it was opened.
         """
         self.store.write([*recovered.writes, *self._segments.take_over()])
         self.store.sync()
@@ -130,16 +130,16 @@ class Log:
     # --- appending -----------------------------------------------------------------------------------------------
 
     def append(self, stream: Stream, batch: Batch) -> Appended:
-        """Give a batch of this node its offsets. A batch that its producer sent before gets its first place again;
-        SequenceReused if it is not the same one."""
+        """Give a batch of this node its offsets. A batch that its producer sent before gets its first place again.
+        Raise SequenceReused if its events are different ones."""
         (outcome,) = self.append_all([(stream, batch)])
         if isinstance(outcome, WeftError):
             raise outcome
         return outcome
 
     def append_all(self, wanted: Sequence[tuple[Stream, Batch]]) -> list[Appended | WeftError]:
-        """The same for many, in as few writes as can be: what became of each. Small batches of one stream are stored as
-        one."""
+        """Append many batches in as few writes as possible, and return what became of each. Small batches of one stream
+        are stored as one."""
         outcomes: list[Appended | WeftError] = [NOT_STORED] * len(wanted)
         with self._lock:
             for one_round in rounds(wanted):
@@ -156,7 +156,7 @@ class Log:
         return outcomes
 
     def append_as_one(self, wanted: Sequence[tuple[Stream, Batch]]) -> list[Appended]:
-        """Batches of different streams of this node in one write: after a crash all of them are there, or none is.
+        """Append batches of different streams of this node in one write: after a crash the log has all of them or none.
 
         Nothing is stored if one of them cannot be. They have no producers: nobody sends them again.
         """
@@ -173,7 +173,7 @@ class Log:
         return [each for each in outcomes if isinstance(each, Appended)]
 
     def _entries(self, one_round: list[tuple[Stream, Run]], outcomes: list[Appended | WeftError]) -> list[_Entry]:
-        """What is to be stored. Of batches that are in the log already, the outcome."""
+        """Find out what is to be stored. Batches that are in the log already get their outcome here."""
         entries = []
         new_ids = count(self._catalogue.next_id)
         for stream, run in one_round:
@@ -205,7 +205,7 @@ class Log:
         return fresh
 
     def _note_own(self, entry: _Entry, outcomes: list[Appended | WeftError]) -> None:
-        """Where each batch of an entry that is stored has its place."""
+        """Note the place of each batch in an entry that was stored."""
         at, state = entry.first, entry.state
         stream, epoch, ticket, note_sent = state.stream, self.epoch, self.appended, self._producers.note
         for number, batch in entry.run:
@@ -244,8 +244,8 @@ class Log:
             return Appended(stream, epoch, batch.base_offset, len(batch), self.appended)
 
     def append_gap(self, stream: Stream, epoch: Epoch, end: int) -> int:
-        """The offsets of a copy from where it ends up to, not including, ``end`` are no longer at its source: readers
-        pass over them, as over what compaction takes here. A copy that is not here yet begins at ``end``.
+        """Note that a copy's source no longer has the offsets from the end of the copy up to but not including ``end``.
+        Readers skip them, as they skip what compaction deletes here. A copy that does not exist yet begins at ``end``.
 
         Durable with the ticket returned. Nothing happens to a copy that goes as far already.
         """
@@ -270,10 +270,10 @@ class Log:
         self.appended += 1
 
     def restart_copy(self, stream: Stream, epoch: Epoch, first: int) -> int:
-        """Let go of all there is of a copy and go on at ``first``: retention at its source has overtaken it.
+        """Drop all events of a copy and go on at ``first``, because retention at its source has overtaken it.
 
-        Who stands before ``first`` gets PositionExpired. Durable with the ticket returned; after a crash it is the old
-        copy or the new one. Refused if the copy goes beyond ``first``.
+        Readers positioned before ``first`` get PositionExpired. Durable with the ticket returned; after a crash there
+        is either the old copy or the new one. Refused if the copy goes beyond ``first``.
         """
         with self._lock:
             state = self._states.get((stream, epoch))
@@ -286,7 +286,7 @@ class Log:
             return self.appended
 
     def _begin_copy(self, stream: Stream, epoch: Epoch, first: int, late_us: int | None = None) -> int:
-        """A copy without events."""
+        """Begin a copy without events."""
         state = StreamState(self._catalogue.next_id, new_record(stream, epoch, first, late_us))
         self._write([state.record_write()])
         self._name(state)
@@ -294,8 +294,9 @@ class Log:
         return self.appended
 
     def _restart(self, state: StreamState, first: int, late_us: int | None = None) -> None:
-        """What is in table files goes at once. The rest goes when it is there, too: recovery counts what is not."""
-        if state.past is not None:  # it would be apart from what comes now
+        """Delete at once what is in table files. The rest is deleted once it is there, too, because recovery counts it
+        until then."""
+        if state.past is not None:  # otherwise recent batches would not join up with what comes now
             past, state.past = state.past, None
             self._restart(past, past.end)
         writes, stale = dropping(self.store, state.id, first, state.latest_us, self._segments.flushed)
@@ -303,19 +304,19 @@ class Log:
         self._change(state, writes, {**taken, "latest_us": keys.NO_TIME_US, "segment": 0, "late_us": late_us})
         for segment in stale:
             self._segments.drop_later(segment, state.id, first)
-        self._named.append(state.id)  # anew: the next sync promises the new copy instead of the old one
+        self._named.append(state.id)  # the next sync promises the new copy instead of the old one
         self._dirty[state.id] = first
 
     def _name(self, state: StreamState) -> None:
-        """A stream is new."""
+        """Enter a new stream in the books."""
         self._catalogue.add(state)
         self._named.append(state.id)
 
     # --- copies that begin in the middle -------------------------------------------------------------------------
 
     def begin_late(self, stream: Stream, epoch: Epoch, first: int, since_us: int) -> int:
-        """A copy that is not here yet, or has nothing yet, begins at ``first`` on purpose: nobody here wants what came
-        before ``since_us``. Durable with the ticket returned."""
+        """Begin a copy at ``first``, because nobody here wants what came before ``since_us``. The copy does not exist
+        yet, or is still empty. Durable with the ticket returned."""
         with self._lock:
             state = self._states.get((stream, epoch))
             if state is None:
@@ -326,11 +327,11 @@ class Log:
             return self.appended
 
     def begin_past(self, stream: Stream, epoch: Epoch, first: int, late_us: int | None) -> int:
-        """Get ready for what a copy lacks from ``first`` on, up to where it begins now. ``late_us``: what came before
-        that time is still not wanted; None: this is where the stream begins at its source.
+        """Prepare to fetch what a copy lacks, from ``first`` up to where the copy begins now. ``late_us``: events
+        before that time are still not wanted; None: the stream begins at ``first`` at its source.
 
-        What was begun before and does not reach the copy makes way, if its source no longer has what follows it.
-        Durable with the ticket returned.
+        An earlier past that does not reach the copy is dropped if its source no longer has what follows it. Durable
+        with the ticket returned.
         """
         with self._lock:
             behind = whole_parts(self.state(stream, epoch))[0]
@@ -348,8 +349,8 @@ class Log:
             return self.appended
 
     def append_past(self, stream: Stream, epoch: Epoch, batches: Iterable[Batch], end: int) -> int:
-        """The next batches of a past that was begun. Offsets between them, and behind them up to ``end``, are no longer
-        at their source. What the copy has already is cut off."""
+        """Append the next batches of a past that was begun. Their source no longer has the offsets missing between
+        them, and behind them up to ``end``. Whatever the copy has already is cut off."""
         with self._lock:
             state = self.state(stream, epoch)
             part = part_fetched(state)
@@ -370,19 +371,20 @@ class Log:
             return self.appended
 
     def forget_past(self, stream: Stream, epoch: Epoch) -> None:
-        """Let go of a past that was begun and that nobody waits for."""
+        """Drop a past that was begun and that nobody waits for."""
         with self._lock:
             part = part_fetched(self.state(stream, epoch))
             if part is not None and part.start < part.end:
                 self._restart(part, part.end)
 
     def past_end(self, stream: Stream, epoch: Epoch) -> int | None:
-        """How far the past that is being fetched goes, durable or not; None if none is."""
+        """Return the end of what was fetched of a past so far, durable or not; None if no past is being fetched."""
         part = part_fetched(self.state(stream, epoch))
         return None if part is None else part.end
 
     def _store(self, entries: Sequence[_Entry]) -> None:
-        """Store entries of different streams in one write, with index points where they are due, and note them."""
+        """Store entries of different streams in one write, add index points where they are due, and note the entries in
+        the books."""
         self._check_room(sum([len(entry.data) for entry in entries]))
         segment = self._segments.current
         pack_key = keys.BATCH_KEY.pack
@@ -407,7 +409,7 @@ class Log:
             self._recent.add(state.id, entry.first, entry.end, data)
 
     def _books_of(self, entry: _Entry, segment: int) -> list[Write]:
-        """What is written beside an entry; mostly nothing."""
+        """Return what is written beside an entry; mostly nothing."""
         state = entry.state
         writes = index.point_writes(state.id, state.point(segment)) if state.needs_point(segment) else []
         if entry.is_new:
@@ -424,7 +426,7 @@ class Log:
         self._segments.count(data)
 
     def _check_room(self, size: int) -> None:
-        """Ask for the free space now and then, so that RocksDB never meets a full disk in the middle of its work."""
+        """Look up the free space now and then, so that RocksDB never meets a full disk in the middle of its work."""
         self._unchecked_bytes -= size
         if self._unchecked_bytes < 0:
             self._refused_bytes = size
@@ -435,7 +437,7 @@ class Log:
             self._unchecked_bytes = min(room, self._disk_reserve_bytes) // 4
 
     def disk_full(self) -> DiskFull | None:
-        """Why batches are refused, if they are just now: less is free than the reserve and the last one refused."""
+        """Return why batches are refused at the moment: the last one was refused, and less than the reserve is free."""
         free = self.store.free_bytes()
         if free >= self._disk_reserve_bytes + self._refused_bytes:
             return None
@@ -444,9 +446,9 @@ class Log:
     # --- syncing -------------------------------------------------------------------------------------------------
 
     def sync(self) -> int:
-        """Make all that was appended durable and say so; blocks for as long as the disk needs.
+        """Make everything appended so far durable, and tell the listeners. Blocks as long as the disk needs.
 
-        If it fails, nothing of it counts as durable, and the next sync covers it.
+        If it fails, none of it counts as durable, and the next sync covers it.
         """
         with self._sync_lock:
             group = self._begin_group()
@@ -467,7 +469,7 @@ class Log:
         with self._lock:
             self.store.revive()
             if self._segments.is_due:
-                with contextlib.suppress(DiskFull):  # then the segment grows longer
+                with contextlib.suppress(DiskFull):  # then the segment grows a little longer
                     self._segments.flush()
                     if self._segments.is_full:
                         self._begin_segment()
@@ -496,19 +498,20 @@ class Log:
                 state = self._catalogue.by_id[number]
                 state.durable = max(state.durable, end)  # a copy may have been restarted meanwhile
                 name = (state.stream, state.epoch)
-                advanced[name] = self._states[name].durable  # of a part before it, it is news, too
+                advanced[name] = self._states[name].durable  # of an earlier part: that is news, too
             self.synced = group.ticket
         return advanced
 
     def on_synced(self, callback: Callable[[Advanced], None]) -> None:
-        """Call back from the syncing thread, after every sync, with the streams that advanced."""
+        """Call back from the syncing thread after every sync, with the streams that advanced."""
         self._on_synced.append(callback)
 
     def remove_on_synced(self, callback: Callable[[Advanced], None]) -> None:
         self._on_synced.remove(callback)
 
     def settle(self) -> None:
-        """See to it that the record of what was promised outlives a power cut, too. For moments without work."""
+        """Make sure that the record of what was promised survives a power cut, too. Call it when there is no other
+        work."""
         if self._ledger is not None:
             self._ledger.tidy()
 
@@ -516,11 +519,11 @@ class Log:
 
     @property
     def flushed_segment(self) -> int:
-        """The last segment that is in table files as a whole."""
+        """The last segment that is completely in table files."""
         return self._segments.flushed
 
     def begin_segment(self) -> None:
-        """End the current segment before it is full, so that all there is so far moves to table files."""
+        """End the current segment before it is full, so that everything in it moves to table files."""
         with self._lock:
             if not self._segments.is_empty:
                 self._begin_segment()
@@ -535,9 +538,9 @@ class Log:
         self._segments.flush()
 
     def look_flushed(self) -> None:
-        """For maintenance: note what is in table files by now, also while nothing is synced because nothing comes.
+        """Note what is in table files by now. For maintenance, because while nothing is appended, no sync does it.
 
-        What is in table files has to be durable. While something is not, the sync that follows notes it.
+        Only durable data may count as settled. While something is not durable, the sync that follows does this.
         """
         with self._sync_lock:
             if self.appended == self.synced:
@@ -557,7 +560,7 @@ class Log:
     # --- looking -------------------------------------------------------------------------------------------------
 
     def streams(self, pattern: Pattern | None = None) -> list[StreamInfo]:
-        """The streams whose topics match, with what is durable of them."""
+        """The streams whose topics match, with their durable offsets."""
         with self._lock:
             found = self._catalogue.matching(pattern)
         return list(map(info_of, found))
@@ -565,7 +568,7 @@ class Log:
     def streams_after(
         self, pattern: Pattern, after: tuple[Stream, Epoch] | None, look_max: int
     ) -> tuple[list[StreamInfo], tuple[Stream, Epoch] | None]:
-        """The same, a piece at a time: so many streams are looked at. Where to go on comes with it; None at the end."""
+        """Do the same in pieces: look at ``look_max`` streams, and return where to go on as well (None at the end)."""
         with self._lock:
             found, last = self._catalogue.page(pattern, after, look_max)
         return list(map(info_of, found)), last
@@ -574,11 +577,11 @@ class Log:
         return info_of(self.state(stream, epoch))
 
     def find(self, stream: Stream, epoch: Epoch) -> StreamState | None:
-        """The state of a stream, what is not yet durable included; for looking only."""
+        """The state of a stream, including what is not yet durable; callers only read it."""
         return self._states.get((stream, epoch))
 
     def state(self, stream: Stream, epoch: Epoch) -> StreamState:
-        """For this room: the state of a stream that must be known."""
+        """The state of a stream that must exist; for this room only."""
         state = self._states.get((stream, epoch))
         if state is None:
             with self._lock:
@@ -586,12 +589,12 @@ class Log:
         return state
 
     def states(self) -> Iterator[StreamState]:
-        """For this room: all of them."""
+        """The states of all streams; for this room only."""
         with self._lock:
             return iter(list(self._states.values()))
 
     def last_sequence(self, stream: Stream, producer: bytes) -> int | None:
-        """The last that this producer has in this node's stream; None if none is remembered."""
+        """The last sequence of this producer in this node's stream; None if the log remembers none."""
         with self._lock:
             state = self._states.get((stream, self.epoch))
             return None if state is None else self._producers.last_sequence((state.id, producer))
@@ -601,12 +604,13 @@ class Log:
     def read(
         self, stream: Stream, epoch: Epoch, first: int, end: int = OFFSET_MAX, bytes_max: int = READ_BYTES_MAX
     ) -> list[bytes]:
-        """Stored batches with the offsets from ``first`` up to, not including, ``end``; only what is durable.
+        """Read the stored batches with the offsets from ``first`` up to but not including ``end``, as far as they are
+        durable.
 
-        The first batch may begin before ``first`` and the last may end behind ``end``. Between two batches offsets may
-        be missing that compaction has taken, here or at the source of a copy. Empty if there are no events from
-        ``first`` to the end of the stream. Raise EventsLost if ``first`` is damaged
-        or gone, PositionExpired, PositionAhead or UnknownStream if it never was or no longer is there.
+        The first batch may begin before ``first`` and the last may end behind ``end``. Between two batches, offsets may
+        be missing that compaction has deleted, here or at the source of a copy. Empty if there are no events from
+        ``first`` to the end of the stream. Raise EventsLost if ``first`` is damaged or gone; PositionExpired,
+        PositionAhead or UnknownStream if it is no longer, or was never, there.
         """
         state = self.state(stream, epoch)
         if state.start <= first or state.past is None:
@@ -652,7 +656,7 @@ class Log:
         return self._write(self._groups.leaving(group))
 
     def move_cursor(self, peer: str, positions: Iterable[Position]) -> int:
-        """How far a peer has acknowledged our streams; durable with the ticket returned."""
+        """Note how far a peer has acknowledged our streams; durable with the ticket returned."""
         return self._write(self._links.moves(peer, positions))
 
     def cursors(self, peer: str) -> list[Position]:
@@ -674,22 +678,22 @@ class Log:
     # --- for retention and compaction ----------------------------------------------------------------------------
 
     def change(self, state: StreamState, seen_start: int, writes: list[Write], **values: int | None) -> bool:
-        """Give fields of a state new values, and write ``writes`` and its record together; all or nothing.
+        """Give fields of a state new values, and store ``writes`` and the new record together: all or nothing.
 
-        False, and nothing happens, if the stream no longer starts where the caller has seen it start: then it is a copy
-        that was restarted, and what the caller has seen of it is gone.
+        Return False and do nothing if the stream no longer starts where the caller saw it start: then it is a copy that
+        was restarted, and what the caller saw of it is gone.
         """
         with self._lock:
             if state.start != seen_start:
                 return False
             self._change(state, writes, values)
         if self._ledger is not None:
-            with contextlib.suppress(DiskFull):  # the record says it, too
+            with contextlib.suppress(DiskFull):  # the record has it, too
                 self._ledger.started(state.id, state.start)
         return True
 
     def _change(self, state: StreamState, writes: list[Write], values: Mapping[str, int | None]) -> None:
-        """The state comes first: who does not find what was deleted knows from it why."""
+        """Change the state before the writes: a reader that does not find deleted events learns the reason from it."""
         before = {name: getattr(state, name) for name in values}
         _set(state, values)
         try:
@@ -699,20 +703,20 @@ class Log:
             raise
 
     def forget_recent(self, state: StreamState) -> None:
-        """For compaction: there are other batches now in the place of those that were appended."""
+        """Forget the recent batches of a stream, because compaction has put others in their place."""
         with self._lock:
             self._recent.forget(state.id)
 
     def _end_books(self) -> None:
-        """End the segment, so that whoever opens the log next need not read it again. RocksDB makes a table file of it
-        anyway. A log that cannot do that is closed all the same."""
+        """End the segment, so that the next process that opens the log need not read it again; RocksDB makes a table
+        file of it anyway. If this fails, the log is closed all the same."""
         with contextlib.suppress(StorageError):
             self.begin_segment()
             self.store.flush(wait=True)
             self.sync()
 
     def close(self) -> None:
-        """Sync and let go of the store. Readers that wait for more are woken."""
+        """Sync, and close the store. Readers that wait for more are woken."""
         if self.closed:
             return
         self.closed = True
@@ -739,7 +743,7 @@ def _entry(state: StreamState, is_new: bool, run: Run) -> _Entry:
 
 
 def _entry_of(state: StreamState, is_new: bool, run: Run, batch: Batch, pieces: bytes = b"") -> _Entry:
-    """A batch that has its place."""
+    """Make the entry of a batch that has its place."""
     place = (batch.base_offset, batch.end_offset)
     return _Entry(state, is_new, run, *place, batch.data, batch.timestamp_us_max, pieces)
 

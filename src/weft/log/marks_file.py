@@ -1,4 +1,4 @@
-"""The file of marks beside the database: appended to with every sync, replaced as a whole now and then."""
+"""The file of marks beside the database. Every sync appends to it; now and then it is replaced as a whole."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MARKS_FILE: Final = "promised"
 
 
 class MarksFile:
-    """Opened when it is first written to, so that looking makes no file."""
+    """It is opened when it is first written to, so that a mere reader creates no file."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / MARKS_FILE
@@ -25,7 +25,8 @@ class MarksFile:
             return None
 
     def append(self, data: bytes) -> None:
-        """All or nothing: what a full disk has left of it is taken back, so that no later record stands behind it."""
+        """Append all or nothing: what a full disk keeps of it is removed again, so that no later record stands behind
+        half a one."""
         if self._file is None:
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             self._size = os.fstat(self._file).st_size
@@ -77,6 +78,6 @@ def sync_directory(path: Path) -> None:
 
 
 def _write_all(file: int, data: bytes) -> None:
-    written = os.write(file, data)  # mostly all of it
+    written = os.write(file, data)  # mostly this writes all of it
     while written < len(data):
         written += os.write(file, memoryview(data)[written:])

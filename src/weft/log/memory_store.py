@@ -1,4 +1,5 @@
-"""A store in memory, for simulations and tests. It can lose everything that was not synced, as a power cut would."""
+"""A store in memory, for simulations and tests. Like a power cut, ``crash`` can make it lose everything that was not
+synced."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class _Map:
         self.keys: list[bytes] = []
 
     def put(self, key: bytes, value: bytes | None) -> bytes | None:
-        """Store a value, or none, and give back what was there."""
+        """Store a value (None deletes the key), and return what was there."""
         before = self.values.get(key)
         if value is None:
             if before is not None:
@@ -41,7 +42,7 @@ class _Map:
 
 
 class MemoryStore:
-    """``disk_bytes_max`` makes it a small disk; ``crash`` leaves what would be found after a power cut."""
+    """``disk_bytes_max`` makes it a small disk; ``crash`` leaves what one would find after a power cut."""
 
     def __init__(self, disk_bytes_max: int = UNLIMITED) -> None:
         self.disk_bytes_max = disk_bytes_max
@@ -50,11 +51,12 @@ class MemoryStore:
         self._unsynced: list[Undo] = []
         self._written = 0
         self._marks: bytearray | None = None
-        self._marks_settled = 0  # bytes that a power cut leaves
+        self._marks_settled = 0  # bytes that survive a power cut
         self._lock = threading.RLock()
 
     def crash(self, unsynced_kept: int = 0, marks_lost: int = 0) -> None:
-        """Lose what was not synced, but for the first ``unsynced_kept`` writes, and the last bytes of the marks."""
+        """Lose what was not synced, except the first ``unsynced_kept`` writes; lose the last bytes of the marks,
+        too."""
         assert 0 <= marks_lost <= self.unsettled_marks, "settled marks outlive a power cut"
         if self._marks is not None:
             del self._marks[len(self._marks) - marks_lost :]

@@ -1,4 +1,4 @@
-"""Where others stand in our streams: the positions of consumer groups, and how far peers have acknowledged."""
+"""The positions of others in our streams: how far consumer groups have read, and how far peers have acknowledged."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ OWNER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
 class Places:
-    """One table of them: who stands where."""
+    """One table of positions, by owner."""
 
     def __init__(self, store: Store, table: bytes) -> None:
         self._store = store
         self._table = table
 
     def moves(self, owner: str, positions: Iterable[Position]) -> list[Write]:
-        """The writes that move an owner to positions."""
+        """The writes that move an owner to new positions."""
         check_owner(owner)
         return [
             Put(Space.TABLES, keys.named_key(self._table, owner, _name(each)), U64.pack(each.offset))
@@ -31,7 +31,7 @@ class Places:
         ]
 
     def leaving(self, owner: str) -> list[Write]:
-        """The writes that forget an owner."""
+        """The writes that delete an owner."""
         check_owner(owner)
         return [DeleteRange(Space.TABLES, *keys.owner_range(self._table, owner))]
 
@@ -42,7 +42,7 @@ class Places:
         return [parse_position(f"{key[prefix:].decode()}:{U64.unpack(value)[0]}") for key, value in rows]
 
     def owners(self) -> list[str]:
-        """Those that stand anywhere, found by leaping from one to the next."""
+        """The owners that have positions, found by leaping from one to the next."""
         owners: list[str] = []
         at, end = keys.table_range(self._table)
         while row := next(self._store.scan(Space.TABLES, at, end, 1), None):
@@ -53,7 +53,8 @@ class Places:
 
 
 def check_owner(owner: str) -> None:
-    """Names of groups and peers: as node ids, so that they sort, print and travel well."""
+    """Check the name of a group or peer. The rules are those for node ids, so that names sort, print and travel
+    well."""
     if not OWNER.fullmatch(owner):
         raise UsageError(
             "not a name for a group or peer: 1 to 64 of letters, digits, '.', '_' and '-'", name=owner[:80]

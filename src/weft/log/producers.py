@@ -1,12 +1,12 @@
-"""What the log remembers of producers, so that a batch that is sent again is not kept twice.
+"""What the log remembers of producers, so that it does not store a batch twice when it is sent again.
 
-Of each producer and stream, the last batches; of all of them, those that were heard of last. On disk as of the end of
-the last segment, so that recovery has to look only at the batches since.
+It remembers the last batches of each producer and stream, and forgets producers that have been silent longest. The rows
+on disk are as of the end of the last segment, so recovery looks only at batches since then.
 
-A batch is recognised by its sequence, and is another one if the CRC-32C of its body is another. That finds accidents:
-two clients with one producer id, or one that uses a number twice. It is no proof, because a checksum can be made to
-fit: before a batch counts as sent before, the log holds its events against those that are stored (``same_events``).
-A digest would cost every batch 110 µs and more, for 130 KB; this costs only those that are sent again.
+A batch is recognised by its sequence. If the CRC-32C of its body differs, it is another batch. That finds accidents:
+two clients with one producer id, or a client that uses a number twice. It proves nothing, because a checksum can be
+forged. So before the log treats a batch as sent before, it compares its events with the stored ones (``same_events``).
+A digest would cost every batch 110 µs and more, for 130 KB; the comparison costs only those that are sent again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from weft.log.store import Delete, Put, Space, Store, Write
 from weft.model.batch import Batch
 from weft.model.batch_header import HEADER_BYTES
 
-PRODUCERS_MAX: Final = 100_000  # per log; those that were silent longest are forgotten
+PRODUCERS_MAX: Final = 100_000  # per log; the producers that were silent longest are forgotten
 
 
-# In a row: the segment in which the producer was heard of last, then its batches. In memory it is the same bytes: a
-# hundred thousand producers take 160 MB, as objects they would take a gigabyte.
+# A row has the segment in which the producer was heard of last, then its batches. Memory keeps the same bytes: a
+# hundred thousand producers take 160 MB; as objects they would take a gigabyte.
 SEGMENT: Final = struct.Struct(">I")
-# sequence:u64 first_offset:u64 checksum:u32, with the top bit of the offset set, which no offset has. Batches from logs
-# of format 1 do not have the bit, and the number of their events instead of a checksum.
+# sequence:u64 first_offset:u64 checksum:u32, with the top bit of the offset set, which real offsets never use. Batches
+# from logs of format 1 lack the bit, and have the number of their events instead of a checksum.
 SENT: Final = struct.Struct(">QQI")
 HAS_CHECKSUM: Final = 1 << 63
 SENT_BYTES_MAX: Final = SENT.size * PRODUCER_RECEIPTS_MAX
@@ -38,7 +38,7 @@ Key = tuple[int, bytes]  # stream and producer
 
 
 class Sent(NamedTuple):
-    """A batch of a producer that is in the log. Its checksum is known, or only how many events it has."""
+    """A batch of a producer that is in the log. Either its checksum is known, or only its number of events."""
 
     sequence: int
     first_offset: int
@@ -46,20 +46,20 @@ class Sent(NamedTuple):
     events: int | None = None
 
     def difference(self, batch: Batch) -> str:
-        """What of a batch is not as it is in this one; empty if nothing is."""
+        """Say what differs between a batch and this one; empty if nothing does."""
         if self.checksum is None:
             return "number of events" if len(batch) != self.events else ""
         return "content" if batch.body_crc != self.checksum else ""
 
 
 def sent_as(batch: Batch, first_offset: int) -> Sent:
-    """What is remembered of a batch that was stored from this offset on."""
+    """Make the memory of a batch that was stored from this offset on."""
     return Sent(batch.sequence, first_offset, batch.body_crc)
 
 
 def same_events(batch: Batch, first_offset: int, stored: Sequence[bytes]) -> bool:
-    """Whether a batch is what is stored from this offset on. True also where some of it is no longer there, which
-    nobody can compare: retention or compaction took it."""
+    """Whether the log stores the events of this batch from this offset on. Events that retention or compaction has
+    deleted cannot be compared, and count as the same."""
     if len(stored) == 1 and memoryview(stored[0])[HEADER_BYTES:] == memoryview(batch.data)[HEADER_BYTES:]:
         return True  # as nearly always
     import pyarrow as pa
@@ -74,7 +74,7 @@ def same_events(batch: Batch, first_offset: int, stored: Sequence[bytes]) -> boo
 class Producers:
     def __init__(self, limit: int = PRODUCERS_MAX) -> None:
         self._limit = limit
-        self._sent: OrderedDict[Key, bytes] = OrderedDict()  # who was heard of last is at the end
+        self._sent: OrderedDict[Key, bytes] = OrderedDict()  # the producers heard of last stand at the end
         self._touched: dict[Key, None] = {}  # since the last segment
         self._forgotten: dict[Key, None] = {}
 
@@ -86,7 +86,7 @@ class Producers:
         return None if sent is None else int(SENT.unpack_from(sent, len(sent) - SENT.size)[0])
 
     def find(self, key: Key, sequence: int) -> Sent | None:
-        """The batch that the producer sent under this sequence; raise OutOfSequence if that cannot be told."""
+        """The batch that the producer sent under this sequence. Raise OutOfSequence if the log can no longer tell."""
         sent = self._sent.get(key)
         if sent is None:
             return None
@@ -103,7 +103,7 @@ class Producers:
         self.note(key, sent.sequence, sent.first_offset, sent.checksum)
 
     def note(self, key: Key, sequence: int, first_offset: int, checksum: int) -> None:
-        """The same: once for every batch, so without an object for it."""
+        """Do the same for numbers instead of an object, because it happens for every batch."""
         sent = self._sent.pop(key, b"") + SENT.pack(sequence, first_offset | HAS_CHECKSUM, checksum)
         self._sent[key] = sent if len(sent) <= SENT_BYTES_MAX else sent[-SENT_BYTES_MAX:]
         self._touched[key] = None

@@ -1,8 +1,8 @@
 """What the log has promised, written down apart from it.
 
-RocksDB recovers what it can and does not tell what it could not: a flipped bit in the write-ahead log silently ends
-recovery there, a deleted file opens as an empty database. So after every sync, before any receipt goes out, the log
-notes in a file of its own how far each stream is durable. When it opens, it compares (``recovery``).
+RocksDB recovers what it can and does not say what it could not recover: a flipped bit in the write-ahead log silently
+ends recovery there, a deleted file opens as an empty database. So after every sync, before any receipt goes out, the
+log notes in a file of its own how far each stream is durable. When it opens, it compares (``recovery``).
 
 The file is a list of records, ``length:u32 crc32c:u32 kind:u8 body``:
 
@@ -50,7 +50,8 @@ class Kind(IntEnum):
 
 @dataclass(slots=True)
 class Tally:
-    """How many batches a segment has, and the sum of their checksums: finds batches that are missing in the middle."""
+    """The number of batches in a segment and the sum of their checksums. It reveals batches that are missing in the
+    middle."""
 
     segment: int
     batches: int = 0
@@ -66,7 +67,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Promised:
-    """A stream: all offsets from ``start`` up to, not including, ``end`` were synced."""
+    """A stream: all offsets from ``start`` up to but not including ``end`` were synced."""
 
     stream: Stream
     epoch: Epoch
@@ -76,23 +77,23 @@ class Promised:
 
 @dataclass(slots=True)
 class Promises:
-    """All of it.
+    """Everything that was promised.
 
-    ``damaged_at``: where the file is not what was written; what stands behind that is taken all the same.
+    ``damaged_at``: where the file differs from what was written. Records behind that place are read all the same.
     ``torn_at``: where the file ends in the middle of a record, as a power cut leaves it.
     """
 
     streams: dict[int, Promised] = field(default_factory=dict)
-    tallies: dict[int, Tally] = field(default_factory=dict)  # of the segments that are not settled
+    tallies: dict[int, Tally] = field(default_factory=dict)  # of the segments that are not settled yet
     sequence: int = 0
     settled: int = 0
-    epoch: int = 0  # the log's own; 0 if it is not known
+    epoch: int = 0  # of this log; 0 if it is not known
     fingerprint: bytes = b""
     damaged_at: int | None = None
     torn_at: int | None = None
 
     def encode(self) -> bytes:
-        """A file that says the same."""
+        """Encode the promises as a complete file."""
         names = [encode_stream(number, each) for number, each in self.streams.items()]
         ends = [(number, each.end) for number, each in self.streams.items()]
         synced = encode_synced(self.sequence, list(self.tallies.values()), ends)
@@ -123,7 +124,7 @@ def encode_settled(segment: int, epoch: int, fingerprint: bytes) -> bytes:
 
 
 def decode(data: bytes) -> Promises:
-    """Read the file. A last record that is cut off was never finished; anything else that does not fit is damage."""
+    """Read the file. A cut-off last record was never finished; anything else that does not fit is damage."""
     promises = Promises()
     at = 0
     while at < len(data):
@@ -150,7 +151,7 @@ def _record(kind: Kind, body: bytes) -> bytes:
 
 
 def _record_at(data: bytes, at: int) -> bytes | None:
-    """Kind and body of the record at ``at``, if there is a whole one."""
+    """The kind and body of the record at ``at``, if a whole one is there."""
     if at + HEAD.size >= len(data):
         return None
     length, crc = HEAD.unpack_from(data, at)
@@ -161,14 +162,14 @@ def _record_at(data: bytes, at: int) -> bytes | None:
 
 
 def _next_record(data: bytes, at: int) -> int | None:
-    """Where the next whole record is behind damage."""
+    """Find the next whole record behind damage."""
     return next((place for place in range(at, len(data)) if _record_at(data, place) is not None), None)
 
 
 def _is_torn(data: bytes, at: int) -> bool:
-    """Whether what is left is a record whose end is missing, or never got farther than the length of the file.
+    """Whether the rest is a record whose end is missing, or of which only the file's new length reached the disk.
 
-    There is always a first record: the file is put in its place as a whole.
+    A first record is always there, because the file is put in its place as a whole.
     """
     rest = data[at:]
     if not at:
@@ -183,7 +184,7 @@ def _pairs(pairs: Iterable[tuple[int, int]]) -> bytes:
 
 
 def _apply(promises: Promises, whole: bytes) -> bool:
-    """Take in one record; whether all of it made sense."""
+    """Take in one record; return whether all of it made sense."""
     body = whole[1:]
     try:
         match Kind(whole[0]):
@@ -226,7 +227,7 @@ def _apply_starts(promises: Promises, body: bytes) -> bool:
 
 
 def settle(promises: Promises, segment: int, fingerprint: bytes) -> None:
-    """Segments up to there are in table files: their tallies are of no more use."""
+    """Note that the segments up to this one are in table files: their tallies are not needed any longer."""
     promises.settled, promises.fingerprint = segment, fingerprint
     for old in [each for each in promises.tallies if each <= segment]:
         del promises.tallies[old]

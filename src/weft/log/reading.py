@@ -1,4 +1,4 @@
-"""Reading streams: stored bytes, in order, without a gap that is not told."""
+"""Reading streams: stored bytes, in order, without a silent gap."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ GIVEN_UP = "a repair has given them up"
 
 
 def read_range(store: Store, state: StreamState, first: int, end: int, bytes_max: int) -> list[bytes]:
-    """Stored batches that hold the offsets from ``first`` up to, not including, ``end``, as far as ``bytes_max`` goes.
+    """Read the stored batches that hold the offsets from ``first`` up to but not including ``end``, up to
+    ``bytes_max``.
 
     The first batch may begin before ``first``. At least one batch is returned if there is one, however large it is.
     """
@@ -42,7 +43,7 @@ def read_range(store: Store, state: StreamState, first: int, end: int, bytes_max
 
 
 def read_appended(store: Store, state: StreamState, first: int, end: int) -> list[bytes]:
-    """All batches that hold these offsets, synced or not: for the log itself. Empty if some are gone or damaged."""
+    """All batches that hold these offsets, synced or not; for the log's own use. Empty if some are gone or damaged."""
     if first < state.start:
         return []
     try:
@@ -55,8 +56,8 @@ def read_appended(store: Store, state: StreamState, first: int, end: int) -> lis
 def seek_time(store: Store, state: StreamState, timestamp_us: int) -> int:
     """The offset of the first event at or after a time; the end of the stream if there is none yet.
 
-    Timestamps need not be in order. No event before the answer is that late; events behind it may be earlier. Where
-    events are lost that might have been that late, the answer is the first of them.
+    Timestamps need not be in order. All events before the answer are earlier than the time; events behind it may be
+    earlier, too. If events that might be that late are lost, the answer is the first of those.
     """
     if timestamp_us > TIMESTAMP_US_MAX:
         return state.durable
@@ -83,7 +84,7 @@ def _seek_time(store: Store, state: StreamState, timestamp_us: int) -> int:
 
 @contextmanager
 def _naming_the_index() -> Iterator[None]:
-    """Damage to batches is told as EventsLost; what is left is damage to the index."""
+    """Damage to batches is already an EventsLost; any other damage must be in the index, and is named as that."""
     try:
         yield
     except StoreCorrupt as error:
@@ -99,7 +100,7 @@ def _check_position(state: StreamState, first: int) -> None:
 
 
 def entries(store: Store, state: StreamState, first: int, end: int, bytes_expected: int) -> Iterator[Entry]:
-    """From the one that holds ``first``, each following the one before it; raise EventsLost where one does not."""
+    """Yield entries from the one that holds ``first``, each following the one before it; raise EventsLost at a gap."""
     at = first
     while at < end:
         for entry in _next_entries(store, state, at, end, bytes_expected):
@@ -112,7 +113,7 @@ def entries(store: Store, state: StreamState, first: int, end: int, bytes_expect
 
 
 def _next_entries(store: Store, state: StreamState, first: int, end: int, bytes_expected: int) -> Iterator[Entry]:
-    """At least one, which holds ``first``."""
+    """Read at least one entry; the first one holds ``first``."""
     found = False
     for entry in _in_segment(store, state, first, end, bytes_expected):
         found = True
@@ -122,7 +123,7 @@ def _next_entries(store: Store, state: StreamState, first: int, end: int, bytes_
 
 
 def _in_segment(store: Store, state: StreamState, first: int, end: int, bytes_expected: int) -> Iterator[Entry]:
-    """Entries that follow each other, from the one that holds ``first``, as far as its segment goes."""
+    """Yield entries that follow each other within one segment, from the one that holds ``first``."""
     point = index.point_at(store, state.id, first)
     if point is None:
         return
@@ -140,7 +141,8 @@ def _in_segment(store: Store, state: StreamState, first: int, end: int, bytes_ex
 
 
 def _behind_damage(store: Store, state: StreamState, offset: int) -> Entry:
-    """The entry that holds ``offset``, though others in its segment cannot be read; if it cannot, say what is lost."""
+    """Find the entry that holds ``offset``, though others in its segment cannot be read. If it cannot be read, say what
+    is lost."""
     _check_position(state, offset)  # retention may have passed while we were reading
     entry = next_readable(store, state, offset)
     if entry is None or entry.first > offset:
@@ -150,12 +152,12 @@ def _behind_damage(store: Store, state: StreamState, offset: int) -> Entry:
 
 
 def next_readable(store: Store, state: StreamState, offset: int) -> Entry | None:
-    """The entry that holds ``offset``, or else the next one that can be read."""
+    """Find the entry that holds ``offset``, or else the next one that can be read."""
     return next((entry for entry in _readable(store, state, offset) if entry.end > offset), None)
 
 
 def _readable(store: Store, state: StreamState, offset: int) -> Iterator[Entry]:
-    """All entries of the stream that can be read, from the last index point before ``offset`` on."""
+    """Yield all entries of the stream that can be read, from the last index point before ``offset`` on."""
     begin = index.point_at(store, state.id, offset)
     first = 0 if begin is None else begin.offset
     for segment, points in groupby(index.points(store, state.id, first), lambda point: point.segment):

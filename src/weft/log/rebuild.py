@@ -1,6 +1,7 @@
-"""The books of a log, written anew from the batches that are there.
+"""Writing the books of a log again, from the batches that are there.
 
-Where events that were promised are missing, a note takes their place: they stay missed, and their offsets used.
+Where promised events are missing, a note takes their place: their loss stays visible, and their offsets are not given
+again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from weft.log.survey import Found, Stored, Survey, losses
 from weft.model.batch import Batch
 from weft.model.stream import Epoch
 
-WRITES_MAX: Final = 256  # at once; each may be a batch of 16 MiB, but then they are few
+WRITES_MAX: Final = 256  # at once; each may be a batch of 16 MiB, but there are few of that size
 WRITE_BYTES_MAX: Final = 8 << 20
 
 
@@ -36,7 +37,7 @@ class Repaired:
 
 
 class Rebuild:
-    """``target`` is the store that was surveyed, or an empty one that gets all that can be read of it."""
+    """``target`` is the store that was surveyed, or an empty one that gets everything that can be read of it."""
 
     def __init__(self, survey: Survey, found: Mapping[int, Found], target: Store) -> None:
         self._survey = survey
@@ -48,7 +49,8 @@ class Rebuild:
         self._pending_bytes = 0
 
     def run(self, goes_on: Callable[[], Epoch] | Epoch) -> Repaired:
-        """``goes_on``: the epoch of this node's streams from now on; or who makes one if the old one lost events."""
+        """``goes_on``: the epoch of this node's streams from now on, or a function that makes one if the old epoch lost
+        events."""
         survey = self._survey
         lost = tuple(losses(survey, self._found))
         before = survey.epoch()
@@ -57,7 +59,7 @@ class Rebuild:
         for stored in survey.batches():
             self._take(stored)
         self._note_lost_ends(before, last)
-        # Offsets that may have been given and are not known must not be given again.
+        # Offsets that may have been given to unknown events must not be given again.
         unsure = survey.marks_missing or survey.promises.damaged_at is not None or survey.promises.torn_at is not None
         if not callable(goes_on):
             epoch = goes_on
@@ -81,8 +83,8 @@ class Rebuild:
                 self._write(DeleteRange(Space.TABLES, *keys.table_range(table)))
 
     def _take(self, stored: Stored) -> None:
-        """Keep an entry that follows, or note what is missing before it. RocksDB's repair can bring back what was
-        deleted: that overlaps, or lies before the start of the stream."""
+        """Keep an entry that follows, or note what is missing before it. RocksDB's repair can bring back deleted
+        batches: those overlap, or lie before the start of the stream."""
         state, entry = self._states.get(stored.stream_id), stored.entry
         if state is None or entry is None or entry.first < state.end:
             if not self._moving:
@@ -93,7 +95,7 @@ class Rebuild:
         self._place(state, stored.segment, entry, is_new=self._moving)
 
     def _note_lost_ends(self, own: Epoch | None, segment: int) -> None:
-        """Of this node's streams; others are cut there, and fetched again."""
+        """Note lost ends of this node's streams. Copies are cut there instead, and fetched again."""
         for number, promised in self._survey.promises.streams.items():
             state = self._states[number]
             if promised.epoch == own and promised.end > state.end:

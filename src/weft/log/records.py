@@ -1,4 +1,4 @@
-"""What the log keeps about a stream: on disk as a record, in memory as a state that is ahead of it."""
+"""What the log keeps about a stream: a record on disk, and in memory a state that is ahead of it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from weft.log.store import Put, Space, Write
 from weft.model.stream import Epoch, NodeId, Stream
 from weft.model.topic import Topic
 
-INDEX_BYTES: Final = 1 * MIB  # of a stream between two index points: a time is found after reading no more than that
+INDEX_BYTES: Final = 1 * MIB  # of a stream between two index points: to find a time, no more than this is read
 
 
 class StreamRecord(msgspec.Struct, array_like=True, frozen=True):
-    """A stream as of the end of the last segment it is in. Fields are only ever appended."""
+    """A stream as of the end of the last segment that has events of it. New fields are only ever appended."""
 
     topic: str
     origin: str
     partition: int
     epoch: int
-    start: int  # the first offset that retention has left
+    start: int  # the first offset that retention has kept
     end: int  # the next offset to be given
-    bytes_start: int  # of the stream's bytes, how many retention and compaction have taken
-    bytes_end: int  # how many there ever were
+    bytes_start: int  # of the stream's bytes, how many retention and compaction have deleted
+    bytes_end: int  # how many bytes there have been in all
     latest_us: int  # the greatest timestamp so far
-    compacted: int  # below this offset every key is there once
-    late_us: int | None = None  # begins in the middle on purpose, and has what came since this time (``parts``)
+    compacted: int  # below this offset every key occurs once
+    late_us: int | None = None  # it begins in the middle on purpose, and has everything since this time (``parts``)
 
 
 class StreamState:
@@ -53,18 +53,18 @@ class StreamState:
         self.compacted = record.compacted
         self.late_us = record.late_us
         self.past: StreamState | None = None  # the part before this one, whole or being fetched
-        self.segment = 0  # of the last index point that this process has made; 0: none, so the next batch gets one
+        self.segment = 0  # of the last index point that this process made; 0: none yet, so the next batch gets one
         self.point_bytes = record.bytes_end
 
     def needs_point(self, segment: int) -> bool:
         return self.segment != segment or self.bytes_end - self.point_bytes >= INDEX_BYTES
 
     def point(self, segment: int) -> Point:
-        """Where the next batch will be."""
+        """The index point for the next batch."""
         return Point(self.end, segment, self.bytes_end, self.latest_us)
 
     def pointed(self, segment: int) -> None:
-        """There is a point where the next batch will be."""
+        """Note that the next batch has an index point."""
         self.segment = segment
         self.point_bytes = self.bytes_end
 

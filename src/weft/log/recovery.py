@@ -1,13 +1,13 @@
 """Opening a log: read its books, look at what was written since the last flush, compare with what was promised.
 
-Nothing is written: what has to be cut is told, and cut by ``Log``. Named cases:
+Nothing is written here: recovery says what has to be cut, and ``Log`` cuts it. Named cases:
 
-- *A torn or never synced tail.* Nothing promised is missing: it is cut to the last sound batch, and said.
+- *A torn or never synced tail.* Nothing promised is missing: the tail is cut behind the last sound batch, and reported.
 - *Less than was promised*, because the write-ahead log was damaged or deleted, or a batch is not what was stored:
   LogDamaged, with the streams and offsets.
-- *A gap in the middle* of what was not flushed yet: the tallies of the segments do not fit, and a survey says what is
+- *A gap in the middle* of what was not flushed yet: the tallies of the segments do not fit; a survey finds what is
   missing.
-- *Books of RocksDB that are not those it had*: files it no longer knows would be removed with the next write.
+- *Books of RocksDB that are not those it had*: it would remove the files it no longer knows with the next write.
 - *Positions that are gone*: the store has had fewer writes than it promised.
 """
 
@@ -30,15 +30,15 @@ from weft.model.batch import Batch
 from weft.model.stream import Epoch
 
 FORMAT: Final = 4
-# 1 had producers without checksums, 2 no gathered batches, 3 no streams in parts. They are read, and are 4 once the log
-# is open: who knows only an older one would misread the checksums, not recognise what was gathered when it is sent
-# again, or take a part of a stream for all of it.
+# 1 had producers without checksums, 2 no gathered batches, 3 no streams in parts. Logs of these formats are read, and
+# become 4 once they are open: older versions of Weft would misread the checksums, would not recognise gathered batches
+# that are sent again, or would take a part of a stream for all of it.
 FORMATS_READ: Final = (1, 2, 3, FORMAT)
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A tail that was never promised and was not sound: removed on opening."""
+    """A tail that was never promised and is not sound: it is removed on opening."""
 
     loss: Loss
     why: str
@@ -56,12 +56,12 @@ class Recovered:
     flushed: int
     promises: Promises
     segment_bytes: int = 0
-    tallies: dict[int, Tally] = field(default_factory=dict)  # of the segments that are not flushed, the current one too
+    tallies: dict[int, Tally] = field(default_factory=dict)  # of segments that are not flushed, and the current one
     states: dict[int, StreamState] = field(default_factory=dict)
     producers: Producers = field(default_factory=Producers)
     touched: set[int] = field(default_factory=set)  # streams in the current segment
     cuts: list[Cut] = field(default_factory=list)
-    writes: list[Write] = field(default_factory=list)  # that make the cuts, and this version's format of an older one
+    writes: list[Write] = field(default_factory=list)  # that make the cuts, and note this format in older logs
     stale: dict[int, dict[int, int]] = field(default_factory=dict)  # segment -> streams, before where they now start
 
 
@@ -76,7 +76,7 @@ def read_meta(store: Store, name: str) -> int | None:
 
 
 def create(store: Store, mint_epoch: Callable[[], Epoch]) -> Recovered:
-    """A new log. The marks come first: a log without marks has lost them."""
+    """Make a new log. The marks are written first, so a log without marks has lost them."""
     if store.read_marks() is None:
         store.replace_marks(Promises().encode())
     recovered = Recovered(mint_epoch(), 1, 0, Promises(), tallies={1: Tally(1)})
@@ -94,8 +94,8 @@ def create(store: Store, mint_epoch: Callable[[], Epoch]) -> Recovered:
 
 
 def recover(store: Store, promises: Promises | None) -> Recovered | None:
-    """The books of a log, None if there is none; raise LogDamaged, which does not name the losses yet, if it has less
-    than it promised."""
+    """Read the books of a log; None if there is no log. Raise LogDamaged, which does not name the losses yet, if it has
+    less than it promised."""
     epoch = read_meta(store, "epoch")
     if epoch is None and (promises is None or not (promises.streams or promises.damaged_at is not None)):
         return None
@@ -122,7 +122,7 @@ def recover(store: Store, promises: Promises | None) -> Recovered | None:
 
 
 def find_trouble(store: Store, promises: Promises | None, epoch: int | None) -> str:
-    """What is wrong with the log's books; empty if nothing is."""
+    """Say what is wrong with the log's books; empty if nothing is."""
     if epoch is None:
         return "the log is empty, but it promised events"
     if promises is None:
@@ -147,12 +147,12 @@ class _Tail:
     def __init__(self, store: Store, recovered: Recovered) -> None:
         self._store = store
         self._recovered = recovered
-        self._counted: dict[int, Tally] = {}  # per segment, what of the promised is there
+        self._counted: dict[int, Tally] = {}  # per segment, how much of what was promised is there
         self._seen: set[int] = set()
         self._stopped: dict[int, tuple[int, str]] = {}  # stream -> where it stops being sound, and why
-        self._ends: dict[int, int] = {}  # stream -> behind the last batch that is there at all
+        self._ends: dict[int, int] = {}  # stream -> the end of the last batch that is there at all
         self._unreadable = False
-        self._strangers = False  # batches of streams that nobody knows
+        self._strangers = False  # batches of unknown streams
         self._pieces = dict(store.scan(Space.TABLES, *keys.table_range(keys.PIECES)))
 
     def read(self) -> None:
@@ -175,7 +175,7 @@ class _Tail:
             self._strangers = True
             return
         entry = read_sound_entry((key, value))
-        if offset < state.start:  # of a copy that was restarted; deleted once it is in table files
+        if offset < state.start:  # of a copy that was restarted; it is deleted once it is in table files
             self._recovered.stale.setdefault(segment, {})[number] = state.start
             self._count(segment, number, offset if entry is None else entry.end, value)
             return
@@ -193,7 +193,7 @@ class _Tail:
             self._extend(segment, state, entry)
 
     def _begin(self, state: StreamState, offset: int) -> None:
-        """The stream's books were closed before this segment: take them up where its first batch is."""
+        """The stream's books were closed before this segment: continue them from its first batch."""
         key = keys.index_key(state.id, offset)
         value = self._store.get(Space.TABLES, key)
         if value is None:
@@ -218,7 +218,7 @@ class _Tail:
             state.extend(entry.end, 0, state.latest_us)
         if segment == recovered.segment:
             recovered.touched.add(state.id)
-            state.pointed(segment)  # a point more, or one mebibyte later than usual, does no harm
+            state.pointed(segment)  # one point more, or a point one mebibyte later than usual, does no harm
 
     def _count(self, segment: int, number: int, end: int, data: bytes) -> None:
         recovered = self._recovered
@@ -236,7 +236,7 @@ class _Tail:
             producers.add(key, sent)
 
     def adds_up(self) -> bool:
-        """Whether all that was promised is here, as far as the tail can tell."""
+        """Whether everything that was promised is here, as far as the tail can tell."""
         if self._unreadable or self.breaks_promises():
             return False
         states, promises = self._recovered.states, self._recovered.promises
@@ -249,14 +249,14 @@ class _Tail:
         return True
 
     def breaks_promises(self) -> bool:
-        """Whether streams that were promised are not known, or would have to be cut."""
+        """Whether streams that were promised are unknown, or would have to be cut."""
         promised = self._recovered.promises.streams
         return self._strangers or any(
             number in promised and first < promised[number].end for number, (first, _) in self._stopped.items()
         )
 
     def cut(self) -> None:
-        """Say what is not sound; nothing of it was promised."""
+        """Say what is not sound; none of it was promised."""
         recovered = self._recovered
         for number, (first, why) in self._stopped.items():
             state = recovered.states[number]

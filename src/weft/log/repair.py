@@ -1,11 +1,11 @@
-"""When a log has lost something: say what, and, when told to, go on with what is left.
+"""For a log that has lost something: say what, and, on request, go on with what is left.
 
 Repair invents nothing. Lost offsets are never given again: the log's own streams go on under a new epoch, in which
-offsets begin anew, and what is left of the old epoch stays readable, with notes where events are missing. A copy of
+offsets begin at 0 again. What is left of the old epoch stays readable, with notes where events are missing. A copy of
 another node's stream that has lost its end is cut there: its origin has the rest, and the link fetches it again.
 
-A repair works on a copy, which takes the place of the log when it is whole. If it is killed, it is begun again, or,
-once the copy is whole, finished by whoever opens the log next.
+A repair works on a copy, which replaces the log when the copy is complete. A repair that was killed before that starts
+again; one that was killed later is finished by the next process that opens the log.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from weft.model.stream import Epoch
 
 __all__ = ["Health", "Repaired", "check", "diagnose", "examine", "finish_repair", "place_of", "repair"]
 
-REPAIRED_DIR: Final = "repaired"  # the copy, once it is whole
+REPAIRED_DIR: Final = "repaired"  # the complete copy
 DAMAGED_DIR: Final = "damaged"  # the database that it replaces
 READY_FILE: Final = "ready"
 
@@ -44,8 +44,8 @@ class Health:
     events: int
     bytes: int
     losses: tuple[Loss, ...]
-    damaged: tuple[Loss, ...]  # batches that are there, but not as they were stored
-    trouble: str = ""  # why the log does not open or cannot be read everywhere, if so
+    damaged: tuple[Loss, ...]  # batches that are there, but differ from what was stored
+    trouble: str = ""  # why the log does not open, or cannot be read everywhere
 
     @property
     def damage(self) -> tuple[object, ...]:
@@ -57,19 +57,19 @@ class Health:
 
 
 def check(path: Path, progress: Progress | None = None) -> Health:
-    """Read all of a log without changing it, also one that does not open or that a node has open."""
+    """Read all of a log without changing it, even one that does not open, or that a node has open."""
     before: Health | None = None
     for _ in looks(path):
         with opened_for_looking(place_of(path)) as (store, trouble):
             health = examine(store, progress, trouble)
         if health.is_sound or (before is not None and health.damage == before.damage):
-            break  # what is damaged stays so
+            break  # the damaged parts stay damaged
         before = health
     return health
 
 
 def diagnose(path: Path, error: LogDamaged) -> LogDamaged:
-    """The same error with what the log has lost, as a repair would find it."""
+    """Return the same error with what the log has lost, as a repair would find it."""
     return LogDamaged(error.what, check(path).losses)
 
 
@@ -101,7 +101,7 @@ def examine(store: Store, progress: Progress | None = None, trouble: str = "") -
 
 
 def repair(path: Path, mint_epoch: Callable[[], Epoch], progress: Progress | None = None) -> Repaired:
-    """Make a damaged log whole again, without what it has lost."""
+    """Make a damaged log usable again, without what it has lost."""
     with Claim(path):
         finish_repair(path)
         forget_copies(path)
@@ -110,7 +110,7 @@ def repair(path: Path, mint_epoch: Callable[[], Epoch], progress: Progress | Non
                 survey = Survey(store, read_promises(store), progress)
                 found = survey.found()
                 survey.read_tables()
-                if survey.unreadable:  # what RocksDB cannot read, it cannot get rid of either: the rest moves out
+                if survey.unreadable:  # RocksDB cannot delete what it cannot read, so the rest moves to a new database
                     with closing(RocksStore(path / REPAIRED_DIR)) as fresh:
                         repaired = Rebuild(survey, found, fresh).run(mint_epoch)
                 else:
@@ -124,13 +124,13 @@ def repair(path: Path, mint_epoch: Callable[[], Epoch], progress: Progress | Non
 
 
 def place_of(path: Path) -> Path:
-    """Where the log of a directory is: in a copy that is whole, if a repair was killed before that took its place."""
+    """Where the log of a directory is: in the complete copy, if a repair was killed before the copy replaced it."""
     copy = path / REPAIRED_DIR
     return copy if (copy / READY_FILE).exists() and (copy / DATABASE_DIR).exists() else path
 
 
 def finish_repair(path: Path) -> None:
-    """Put a copy that is whole in the place of the log; remove one that is not.
+    """Put a complete copy in the place of the log; remove an incomplete one.
 
     The database comes last: until it is in its place, the copy has all there is (``place_of``).
     """

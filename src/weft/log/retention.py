@@ -1,7 +1,7 @@
 """Retention: by age and by size, for topics that match a pattern, in whole index points (1 MiB of a stream).
 
-Only what is in table files is taken: of the segment that is being written nothing is deleted. If retention wants to,
-the log begins a new segment, and the next round takes it.
+Retention deletes only what is in table files, and nothing from the segment that is being written. If that segment has
+something to delete, the log begins a new one, and the next round deletes it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from weft.model import Epoch, Pattern, Stream, Topic, matches
 
 @dataclass(frozen=True, slots=True)
 class RetentionRule:
-    """How long, and how much of each stream, to keep of topics that match. The first rule that matches counts."""
+    """How long to keep the events of matching topics, and how much of each stream. The first rule that matches
+    counts."""
 
     pattern: Pattern
     age_us_max: int | None = None
@@ -40,7 +41,7 @@ class RetentionRule:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What a round of retention has taken of a stream."""
+    """What one round of retention has deleted from a stream."""
 
     stream: Stream
     epoch: Epoch
@@ -54,10 +55,10 @@ def rule_for(topic: Topic, rules: Sequence[RetentionRule]) -> RetentionRule | No
 
 
 def retain(log: Log, rules: Sequence[RetentionRule], now_us: int) -> list[Expired]:
-    """Take away what the rules do not keep. Readers that stand there get PositionExpired, with what is left.
+    """Delete what the rules do not keep. Readers positioned there get PositionExpired, which says what is left.
 
-    A stream whose index is damaged does not keep the others from being cut; StoreCorrupt is raised at the end. A disk
-    too full for that much ends the round early; what was taken is said all the same, and the next round goes on.
+    If the index of a stream is damaged, the others are cut all the same, and StoreCorrupt is raised at the end. If the
+    disk is too full even for this, the round ends early, reports what it has deleted, and the next round goes on.
     """
     expired: list[Expired] = []
     damage: StoreCorrupt | None = None
@@ -88,8 +89,8 @@ def retain(log: Log, rules: Sequence[RetentionRule], now_us: int) -> list[Expire
 
 
 def cut_before(log: Log, state: StreamState, offset: int) -> tuple[Expired | None, bool]:
-    """Take away what a stream has before an offset, in whole index points, as far as it is in table files; all of it
-    if the stream ends there. And whether more could go if the segment were ended."""
+    """Delete a stream's events before an offset, in whole index points, as far as they are in table files; all of them
+    if the stream ends there. Return also whether more could be deleted if the segment were ended."""
     with log.maintenance:
         start = state.start
         if offset >= state.end == state.durable:
@@ -104,7 +105,7 @@ def cut_before(log: Log, state: StreamState, offset: int) -> tuple[Expired | Non
 
 
 def _forget_pasts(log: Log) -> None:
-    """Those that will never reach their copies: the beginnings of these have expired."""
+    """Drop pasts that will never reach their copies, because the beginnings of these have expired."""
     for state in log.states():
         if state.past is not None and log.info(state.stream, state.epoch).late_us is None:
             with suppress(DiskFull):
@@ -112,8 +113,8 @@ def _forget_pasts(log: Log) -> None:
 
 
 def _first_parts(states: Iterable[StreamState]) -> Iterator[tuple[StreamState, int]]:
-    """Of each stream the first part that has something, for the beginning goes first, and how many bytes are behind it.
-    A part that is being fetched is not there yet."""
+    """Yield the first part of each stream that has events, because the beginning is deleted first, and the number of
+    bytes behind it. A part that is still being fetched does not count."""
     for state in states:
         bytes_behind = 0
         first = state
@@ -125,7 +126,7 @@ def _first_parts(states: Iterable[StreamState]) -> Iterator[tuple[StreamState, i
 
 
 def _wanted(store: Store, state: StreamState, rule: RetentionRule, bytes_behind: int, now_us: int) -> Point | None:
-    """The last point before which everything may go; None if that is where the stream begins."""
+    """The last point before which everything may be deleted; None if the stream begins there."""
     cuts: list[Point] = []
     everything = Point(state.durable, 0, state.bytes_end, state.latest_us)
     if rule.age_us_max is not None:
@@ -154,7 +155,7 @@ def _point(store: Store, state: StreamState, offset: int) -> list[Point]:
 
 
 def _in_tables(store: Store, state: StreamState, wanted: Point, flushed: int) -> Point | None:
-    """``wanted`` if everything before it is in table files, else the first point that is not."""
+    """Return ``wanted`` if everything before it is in table files, else the first point of which this is not true."""
     cut = wanted
     for point in index.points_back(store, state.id, wanted.offset):
         if point.segment <= flushed:
@@ -166,6 +167,6 @@ def _in_tables(store: Store, state: StreamState, wanted: Point, flushed: int) ->
 def _take(log: Log, state: StreamState, start: int, cut: Point) -> Expired | None:
     writes, _ = dropping(log.store, state.id, cut.offset, cut.latest_us, log.flushed_segment)
     expired = Expired(state.stream, state.epoch, start, cut.offset, cut.bytes_before - state.bytes_start)
-    # What is before its beginning has expired here, whatever was before that.
+    # What its source has before the copy's beginning has expired here, whatever it was.
     taken = {"start": cut.offset, "bytes_start": cut.bytes_before, "late_us": None}
     return expired if log.change(state, start, writes, **taken) else None

@@ -8,13 +8,13 @@ from rocksdict import BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMod
 
 from weft.limits import KIB, MIB
 
-WRITE_BUFFER_BYTES: Final = 128 * MIB  # twice a segment: the log flushes, RocksDB never does of its own accord
+WRITE_BUFFER_BYTES: Final = 128 * MIB  # twice a segment: the log flushes, RocksDB never does so by itself
 TABLES_BUFFER_BYTES: Final = 32 * MIB
 TABLE_FILE_BYTES: Final = 64 * MIB  # a segment
-WAL_BYTES_MAX: Final = 512 * MIB  # reached only if flushes do not keep up
+WAL_BYTES_MAX: Final = 512 * MIB  # reached only if flushes are too slow
 OPEN_FILES_MAX: Final = 512  # table files, for both column families together
 OPEN_FILES_MIN: Final = 32  # RocksDB takes no fewer than 20
-OTHER_FILES: Final = 32  # write-ahead logs, those to be used again included, manifests, its own log, marks, directories
+OTHER_FILES: Final = 32  # write-ahead logs, including recycled ones, manifests, its own log, marks, directories
 ALL_FILES: Final = -1  # open every table file at once, and keep it open
 BLOCK_CACHE_BYTES: Final = 64 * MIB
 
@@ -24,8 +24,8 @@ def database_options(
 ) -> tuple[Options, Options]:
     """For batches (and the database as a whole) and for tables.
 
-    ``skip_damage``: of a damaged write-ahead log, take also what is behind the damage. Without ``compaction``, RocksDB
-    reads no table file of its own accord.
+    ``skip_damage``: read a damaged write-ahead log also behind the damage. Without ``compaction``, RocksDB reads table
+    files only when asked.
     """
     cache = Cache(BLOCK_CACHE_BYTES)
     batches = _base_options(skip_damage, compaction)
@@ -45,8 +45,8 @@ def _base_options(skip_damage: bool, compaction: bool) -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
-    # A damaged spot ends recovery there, and RocksDB does not say so: the log compares with its marks (recovery.py).
-    # Whoever looks for what is left of a damaged log goes on behind the spot.
+    # Recovery ends at a damaged spot, and RocksDB does not say so: the log compares with its marks (recovery.py). When
+    # we look for what is left of a damaged log, recovery goes on behind the spot.
     mode = DBRecoveryMode.skip_any_corrupted_record() if skip_damage else DBRecoveryMode.point_in_time()
     options.set_wal_recovery_mode(mode)
     options.set_disable_auto_compactions(not compaction)

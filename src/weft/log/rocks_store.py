@@ -1,9 +1,9 @@
-"""The store on RocksDB, through rocksdict: its errors translated, its traps closed.
+"""The store on RocksDB, through rocksdict. It translates errors and works around these traps:
 
-- RocksDB takes no more writes after one has failed for want of room. The store opens it anew once there is room.
-- The same when RocksDB meets a damaged block while it compacts in the background. A block that has gone bad must not
-  stop a node: the store opens the database anew without compaction, and says so in ``damage_met``.
-- An iterator that meets damage just ends: ``scan`` asks for its status.
+- RocksDB takes no more writes after one has failed because the disk was full. The store reopens it once there is room.
+- The same happens when RocksDB meets a damaged block while it compacts in the background. A bad block must not stop a
+  node, so the store reopens the database without compaction, and says so in ``damage_met``.
+- An iterator that meets damage just ends: ``scan`` checks its status.
 - rocksdict's ``set_iterate_lower_bound`` sets the upper bound: ``scan_back`` looks at the keys.
 - Opened for writing, a directory without CURRENT becomes a new database and loses its files: refused.
 """
@@ -38,13 +38,13 @@ __all__ = ["DATABASE_DIR", "MARKS_FILE", "RocksStore"]
 
 DATABASE_DIR: Final = "db"
 READAHEAD_BYTES: Final = 2 * MIB
-REVIVAL_ROOM_BYTES: Final = 16 * MIB  # beyond what is in the write-ahead log: for new files of RocksDB's own
+REVIVAL_ROOM_BYTES: Final = 16 * MIB  # beyond what is in the write-ahead log, for RocksDB's own new files
 REVIVAL_INTERVAL_S: Final = 1.0
 FILLING_KEY: Final = b"\xff"  # behind every batch
 FILLING_BYTES: Final = 1 * MIB
-TAKE_UP_TRIES: Final = 50  # mostly the first one does; and it is only speed that is waited for
+TAKE_UP_TRIES: Final = 50  # mostly the first one does; and it only makes syncs faster
 TAKE_UP_PAUSE_S: Final = 0.01
-READERS_LEAVE_S: Final = 1.0  # a read takes milliseconds; who takes longer makes the next attempt wait
+READERS_LEAVE_S: Final = 1.0  # a read takes milliseconds; if one takes longer, the next attempt waits
 FULL_WORDS: Final = ("No space left", "Disk quota exceeded", "File too large")
 LOCK_WORDS: Final = ("lock hold by current process", "While lock file", "Resource temporarily unavailable")
 REFUSED_WORDS: Final = ("Permission denied", "Read-only file system")
@@ -52,7 +52,7 @@ DAMAGE_WORDS: Final = ("Corruption", "No such file", "Input/output error", "Colu
 
 
 def files_for_log(limit: int) -> int:
-    """How many files a log has open at most, in a process that may have so many: a node keeps them free."""
+    """How many files a log has open at most, in a process that may open this many: a node keeps them free."""
     return _table_files(limit) + OTHER_FILES
 
 
@@ -63,8 +63,8 @@ def _table_files(limit: int) -> int:
 
 
 class Fingerprint(msgspec.Struct, array_like=True):
-    """What MANIFEST looked like, which only grows, and the oldest write-ahead log in use: older ones lie there to be
-    used again, and must not be read."""
+    """What MANIFEST, which only grows, looked like, and the oldest write-ahead log in use. Older ones wait to be
+    recycled, and must not be read."""
 
     manifest: str
     bytes: int
@@ -73,7 +73,7 @@ class Fingerprint(msgspec.Struct, array_like=True):
 
 
 class RocksStore:
-    """``path`` holds the database in ``db`` and the marks in ``promised``. ``claim``: the caller's, if it has it."""
+    """``path`` holds the database in ``db`` and the marks in ``promised``. ``claim``: the caller's, if it has one."""
 
     def __init__(
         self, path: Path, *, read_only: bool = False, skip_damage: bool = False, claim: Claim | None = None
@@ -89,7 +89,7 @@ class RocksStore:
         self._failed_sequence = 0
         self._revival_at_s = 0.0
         self._marks = MarksFile(path)
-        # Somebody may be writing: what was promised before we look is there when we look.
+        # Another process may be writing: whatever was promised before we look is there when we look.
         self._marks_found = self._marks.read() if read_only else None
         self._claim: Claim | None = None
         if not read_only:
@@ -116,7 +116,8 @@ class RocksStore:
             self._tables_handle = self._batches.get_column_family_handle(Space.TABLES.value)
 
     def _open_files_max(self) -> int:
-        """All, as far as the process may, beside a node that removes files once it has merged them."""
+        """All files, as far as the process may open so many, beside a node that removes files once it has merged
+        them."""
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if self._beside_writer and sum(name.endswith(".sst") for name, _ in self._files()) < limit // 2:
             return ALL_FILES
@@ -146,7 +147,7 @@ class RocksStore:
     def put_batches(self, rows: Sequence[Row]) -> None:
         if self._failure is not None or self._read_only:
             self.revive()
-        try:  # not _attempt: a function more costs a tenth of the put
+        try:  # not through _attempt: one more function call costs a tenth of the put
             self._put_rows(rows)
         except Exception as error:
             _raise_unless_foreign(error)
@@ -162,11 +163,11 @@ class RocksStore:
         self._batches.write(batch)
 
     def sync(self) -> None:
-        if self._failure is not None:  # a sync that works now would not cover what failed before
+        if self._failure is not None:  # a sync that succeeds now would not cover the write that failed before
             raise _meaning(self._failure)
-        self._gate.enter()  # not ``passing``: a generator costs as much again
+        self._gate.enter()  # not through ``passing``: a generator would double the cost
         try:
-            self._batches.flush_wal(True)  # the one call that lets go of the GIL
+            self._batches.flush_wal(True)  # the only call that releases the GIL
         except Exception as error:
             _raise_unless_foreign(error)
             raise self._failed(error) from error
@@ -174,12 +175,12 @@ class RocksStore:
             self._gate.leave()
 
     def prepare(self, size: int) -> None:
-        """Have a write-ahead log that is ``size`` bytes long already: a sync that makes a file longer writes the file
-        system's books, too, and takes twice as long.
+        """Get a write-ahead log that is already ``size`` bytes long: a sync that makes a file longer also writes the
+        file system's metadata, and takes twice as long.
 
-        RocksDB uses a log again once all in it is in table files. So fill one with what is deleted in the same write,
-        flush, and have it taken up by a second flush. A thread of RocksDB's hands the old log on, a moment after the
-        flush: so perhaps by a third. Logs of before, and their length, are gone with every start.
+        RocksDB recycles a log once everything in it is in table files. So fill one with data that the same write
+        deletes, flush, and let a second flush take it up. A thread of RocksDB hands over the old log a moment after the
+        flush, so it may take a third one. Every start of RocksDB discards the logs from before.
         """
         with contextlib.suppress(DiskFull):  # it is only slower then
             self._attempt(lambda: self._fill(size))
@@ -207,7 +208,7 @@ class RocksStore:
         return self.flushes_pending() > 0
 
     def flushes_pending(self) -> int:
-        """RocksDB may have begun flushes of its own; then it is fewer of ours."""
+        """RocksDB may have begun flushes by itself; then fewer of ours are pending."""
         return max(self._property(space, "rocksdb.num-immutable-mem-table") for space in Space)
 
     def reclaim(self, first: bytes, end: bytes) -> None:
@@ -220,7 +221,8 @@ class RocksStore:
     # --- after a failed write ------------------------------------------------------------------------------------
 
     def _attempt(self, action: Callable[[], object]) -> None:
-        """Do something that writes. If RocksDB refuses it because of damage elsewhere, do it without compaction."""
+        """Do something that writes. If RocksDB refuses it because of damage elsewhere, do it again without
+        compaction."""
         try:
             action()
         except Exception as error:
@@ -240,7 +242,7 @@ class RocksStore:
         return _meaning(str(error))
 
     def revive(self) -> None:
-        """If RocksDB takes no more writes, and that can be helped: open it anew."""
+        """Reopen RocksDB if it takes no more writes and that can be helped."""
         self._refuse_if_read_only()
         if self._failure is None:
             return
@@ -265,12 +267,12 @@ class RocksStore:
             raise ReadOnly("the log was opened for looking only")
 
     def _reopen(self) -> None:
-        """What was written before the failure is in the write-ahead log; nobody else had a chance to change it."""
+        """What was written before the failure is in the write-ahead log; nobody else could change it in between."""
         self._shut()
         try:
             self._open(AccessType.read_write())
         except StorageError:
-            self._open(AccessType.read_only())  # so that at least reading goes on
+            self._open(AccessType.read_only())  # so that at least reading still works
             raise
         if self.sequence() < self._failed_sequence:
             raise StoreCorrupt("writes were lost", had=self._failed_sequence, have=self.sequence())
@@ -337,7 +339,7 @@ class RocksStore:
             self._gate.leave()
 
     def disk_bytes(self) -> int:
-        """Of all files, the write-ahead log included."""
+        """The size of all files, including the write-ahead log."""
         return sum(size for _, size in self._files())
 
     def free_bytes(self) -> int:
@@ -350,7 +352,7 @@ class RocksStore:
 
     def append_marks(self, data: bytes) -> None:
         self._refuse_if_read_only()
-        try:  # not ``translated``: there is one for every sync
+        try:  # not through ``translated``: this runs once for every sync
             self._marks.append(data)
         except OSError as error:
             raise _meaning(str(error)) from error
@@ -384,7 +386,7 @@ class RocksStore:
         return ""
 
     def close(self) -> None:
-        """Everything that was written is durable and the database is free for others when this returns."""
+        """When this returns, everything that was written is durable and others may open the database."""
         try:
             with translated():
                 self._marks.close()
@@ -394,7 +396,7 @@ class RocksStore:
                 self._claim.release()
 
     def _shut(self) -> None:
-        """RocksDB moves all it has to table files. After a failure it complains, and lets go all the same."""
+        """RocksDB moves everything to table files. After a failure it raises an error, and closes all the same."""
         del self._tables_handle
         for column_family in (self._tables, self._batches):
             with contextlib.suppress(Exception):
@@ -408,7 +410,7 @@ class RocksStore:
 
     def _files(self) -> Iterator[tuple[str, int]]:
         for entry in os.scandir(self._database_path):
-            with contextlib.suppress(FileNotFoundError):  # RocksDB removes files as we look
+            with contextlib.suppress(FileNotFoundError):  # RocksDB may remove files while we look
                 yield entry.name, entry.stat().st_size
 
 
@@ -431,14 +433,14 @@ def _read_options(end: bytes, bytes_expected: int) -> ReadOptions:
 
 
 def _check(rows: Any) -> None:
-    """An iterator that meets damage just ends."""
+    """Raise what an iterator met: when it meets damage, it just ends."""
     with translated():
         rows.status()
 
 
 @contextmanager
 def translated(unknown: type[StorageError] = StorageError) -> Iterator[None]:
-    """RocksDB speaks in sentences: what they mean to us. ``unknown``: what any other sentence means."""
+    """Translate RocksDB's errors, which are sentences, into ours. ``unknown``: the class for any other sentence."""
     try:
         yield
     except Exception as error:
@@ -447,7 +449,8 @@ def translated(unknown: type[StorageError] = StorageError) -> Iterator[None]:
 
 
 def _raise_unless_foreign(error: Exception) -> None:
-    """rocksdict raises plain Exception, and the file of marks OSError. Anything else is ours, or a mistake of ours."""
+    """rocksdict raises plain Exception, and the file of marks raises OSError. Any other error is ours, or a bug of
+    ours."""
     if type(error) is not Exception and not isinstance(error, OSError):
         raise error
 

@@ -1,6 +1,7 @@
-"""Making the most of a damaged database: opening what can be opened, on a copy where RocksDB has to mend its own books.
+"""Getting as much as possible out of a damaged database: open it as it is, or open a copy in which RocksDB repairs its
+own books.
 
-The log itself stays as it is. Table files, which never change, are linked into the copy, the rest is copied.
+The log itself stays as it is. Table files, which never change, are linked into the copy; the rest is copied.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ COPY_PREFIX: Final = "diagnosis-"
 
 @contextmanager
 def opened_for_looking(path: Path) -> Iterator[tuple[RocksStore, str]]:
-    """As much of the log as can be read, and why it does not open as it is, if it does not. Nothing is changed."""
+    """Open as much of the log as can be read, and say why it does not open as it is, if it does not. Nothing is
+    changed."""
     store, trouble = _open(path)
     if store is not None:
         with closing(store):
@@ -41,7 +43,8 @@ def opened_for_looking(path: Path) -> Iterator[tuple[RocksStore, str]]:
 
 
 def _lost_writes(path: Path, store: RocksStore) -> str:
-    """What to say if a write-ahead log is damaged; ``store`` has all of it that is left, so that it cannot tell."""
+    """Say that a write-ahead log is damaged. ``store`` has everything that is left of it, so it cannot tell by
+    itself."""
     marks = store.read_marks()
     promised = 0 if marks is None else decode(marks).sequence
     try:
@@ -59,7 +62,7 @@ def _lost_writes(path: Path, store: RocksStore) -> str:
 
 @contextmanager
 def copied(path: Path) -> Iterator[Path]:
-    """A copy of the log that opens, with what is left."""
+    """Make a copy of the log that opens, with what is left."""
     with tempfile.TemporaryDirectory(prefix=COPY_PREFIX, dir=path, ignore_cleanup_errors=True) as place:
         copy = Path(place)
         if (path / DATABASE_DIR).exists():
@@ -71,13 +74,13 @@ def copied(path: Path) -> Iterator[Path]:
 
 
 def forget_copies(path: Path) -> None:
-    """Remove what a killed diagnosis has left behind."""
+    """Remove the copies that a killed diagnosis has left behind."""
     for left in path.glob(f"{COPY_PREFIX}*"):
         shutil.rmtree(left, ignore_errors=True)
 
 
 def _open(path: Path) -> tuple[RocksStore | None, str]:
-    """The log, read only, if it opens and its books are those that were noted."""
+    """Open the log read-only, if it opens and its books are the ones that were noted."""
     trouble = ""
     for _ in looks(path):
         try:
@@ -97,7 +100,7 @@ def _fingerprint(marks: bytes | None) -> bytes:
 
 
 def _mend(copy: Path) -> None:
-    """Make a copy openable: with another CURRENT, if that will do, or with books that RocksDB makes anew."""
+    """Make a copy openable: with another CURRENT, if that is enough, or with books that RocksDB writes again."""
     if not holds_data(copy) or _opens(copy):
         return
     database = copy / DATABASE_DIR
@@ -121,7 +124,7 @@ def _opens(copy: Path) -> bool:
 
 
 def _remove_old_logs(copy: Path) -> None:
-    """Write-ahead logs that lie there to be used again: RocksDB's repair would take them for new ones."""
+    """Remove write-ahead logs that wait to be recycled: RocksDB's repair would take them for new ones."""
     fingerprint = _fingerprint(MarksFile(copy).read())
     if fingerprint:
         oldest = msgspec.msgpack.decode(fingerprint, type=Fingerprint).oldest_wal
@@ -131,8 +134,9 @@ def _remove_old_logs(copy: Path) -> None:
 
 
 def _add_table_file(copy: Path) -> None:
-    """RocksDB's repair knows the space of tables by its table files only. If none is left, it would throw away what the
-    write-ahead log has for that space, and all that was written together with it. So lend it one from another log."""
+    """RocksDB's repair learns of the space TABLES from its table files only. If none is left, it would throw away what
+    the write-ahead log has for that space, and everything written together with that. So lend it a table file from
+    another log."""
     with tempfile.TemporaryDirectory(dir=copy) as place:
         with closing(RocksStore(Path(place))) as other:
             other.write([Put(Space.TABLES, keys.meta_key("lent"), b"0")])

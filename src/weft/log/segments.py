@@ -1,4 +1,4 @@
-"""Which segment is being written, what is in it, and up to which one all is in table files."""
+"""Which segment is being written, what is in it, and up to which segment everything is in table files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Segments:
     def __init__(self, store: Store, recovered: Recovered, bytes_max: int) -> None:
         self._store = store
         self._bytes_max = bytes_max
-        self._bytes = recovered.segment_bytes  # of the current segment
-        self._flush_due = False  # a segment has ended, and the store has not been told yet
+        self._bytes = recovered.segment_bytes  # the size of the current segment
+        self._flush_due = False  # a segment has ended, and the store does not know yet
         self._tallies = recovered.tallies  # of the segments that are not in table files
         self._tally = recovered.tallies[recovered.segment]
         self._unpromised: set[int] = set()  # segments whose tallies the next sync has to promise
         self._stale = recovered.stale
         self.current = recovered.segment
-        self.flushed = recovered.flushed  # up to there, all is in table files
+        self.flushed = recovered.flushed  # up to this segment, everything is in table files
         self.touched = set(recovered.touched)  # streams in the current segment
 
     @property
@@ -35,16 +35,17 @@ class Segments:
 
     @property
     def is_due(self) -> bool:
-        """The segment has to end, or one that has ended to be flushed."""
+        """Whether the segment has to end, or an ended one has to be flushed."""
         return self._flush_due or self._bytes >= self._bytes_max
 
     @property
     def awaits_flushes(self) -> bool:
-        """Not all segments that have ended are known to be in table files. Mostly they are: nobody need be asked."""
+        """Whether some ended segments are not known to be in table files. Mostly all are, and the store need not be
+        asked."""
         return self.flushed < self.current - 1
 
     def count(self, data: bytes) -> None:
-        """An entry was stored in the current segment."""
+        """Note that an entry was stored in the current segment."""
         self._tally.add(data)
         self._bytes += len(data)
 
@@ -54,19 +55,19 @@ class Segments:
     # --- what a sync promises ------------------------------------------------------------------------------------
 
     def take_unpromised(self, *, current: bool) -> list[Tally]:
-        """The tallies that have changed since the last time, with or without that of the current segment."""
+        """Return the tallies that have changed since the last call, with or without that of the current segment."""
         segments = self._unpromised | ({self.current} if current else set())
         self._unpromised = set()
         return [self._tallies[segment].copy() for segment in sorted(segments)]
 
     def give_back(self, tallies: list[Tally]) -> None:
-        """They were not promised after all."""
+        """Take tallies back that were not promised after all."""
         self._unpromised |= {tally.segment for tally in tallies}
 
     # --- from one to the next ------------------------------------------------------------------------------------
 
     def begin(self, closing: list[Write]) -> None:
-        """The next one; ``closing`` are the books of the current one."""
+        """Begin the next segment; ``closing`` are the books of the current one."""
         self._store.write([*closing, meta_write("segment", self.current + 1)])
         self._unpromised.add(self.current)
         self.current += 1
@@ -76,20 +77,21 @@ class Segments:
         self._flush_due = True
 
     def flush(self) -> None:
-        """Let the data of the segments that have ended move to table files, if that is still to be done."""
+        """Let the data of the ended segments move to table files, if that has not happened yet."""
         if self._flush_due:
             self._store.flush()
             self._flush_due = False
 
     def take_over(self) -> list[Write]:
-        """When a log is opened, the store has moved what it had to table files: what notes that."""
+        """Return the writes that note what the store moved to table files when the log was opened."""
         self.flushed = max(self.flushed, self._done())
         writes = self._settling(self.flushed)
         self._settle(self.flushed)
         return writes
 
     def note_flushed(self) -> int | None:
-        """Up to where all is in table files now, if that is more than before: recovery need not look there again."""
+        """Note up to where everything is in table files now, if that is farther than before: recovery need not look
+        there again."""
         done = self._done()
         if self.flushed >= done or self._flush_due:
             return None

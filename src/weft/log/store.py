@@ -1,7 +1,7 @@
 """What the log needs of a storage engine: two ordered maps, a write-ahead log, and a file beside them.
 
 Two engines have this shape: RocksDB (``rocks_store``) and memory (``memory_store``), which tests and simulations crash
-at will. Everything that makes them an event log is in ``log``, once.
+at will. What turns them into an event log is written once, in ``log``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRange:
-    """All keys from ``first`` up to, not including, ``end``."""
+    """All keys from ``first`` up to but not including ``end``."""
 
     space: Space
     first: bytes
@@ -46,30 +46,32 @@ Row = tuple[bytes, bytes]
 
 
 class Store(Protocol):
-    """Errors are StorageError: DiskFull where there is no room, StoreCorrupt where bytes are not what was written."""
+    """It raises StorageError: DiskFull where there is no room, StoreCorrupt where bytes differ from what was
+    written."""
 
     def write(self, writes: Sequence[Write]) -> None:
-        """All or nothing, visible at once, durable with the next ``sync``."""
+        """Write all or nothing, visible at once, durable with the next ``sync``."""
 
     def put_batches(self, rows: Sequence[Row]) -> None:
-        """Puts into BATCHES, all or nothing: the hot path, without an object per write."""
+        """Put values into BATCHES, all or nothing. This is the hot path, so it takes no object per write."""
 
     def get(self, space: Space, key: bytes) -> bytes | None: ...
 
     def scan(self, space: Space, first: bytes, end: bytes, bytes_expected: int = ...) -> Iterator[Row]:
-        """Keys from ``first`` up to, not including, ``end``, as they were when the scan began. ``bytes_expected``: how
-        far the caller means to go, so that a small read does not read ahead."""
+        """Yield the keys from ``first`` up to but not including ``end``, as they were when the scan began.
+        ``bytes_expected``: how far the caller means to go, so that a small read does not read ahead."""
 
     def scan_back(self, space: Space, first: bytes, end: bytes) -> Iterator[Row]:
-        """The same keys, the last one first."""
+        """Yield the same keys, the last one first."""
 
     def scan_holding(self, space: Space, first: bytes, at: bytes, end: bytes, bytes_expected: int) -> Iterator[Row]:
-        """Keys from the last one at or before ``at``, if it is not before ``first``, up to, not including, ``end``."""
+        """Yield keys from the last one at or before ``at``, if that is not before ``first``, up to but not including
+        ``end``."""
 
     damage_met: str  # that the engine has met in the background; empty if none
 
     def revive(self) -> None:
-        """If writes have failed for want of room, see to it that they work again; DiskFull if there still is none."""
+        """If writes have failed because the disk was full, make them work again; raise DiskFull if it still is."""
 
     def sync(self) -> None:
         """Make everything written before this call durable. Called by one thread; others may write meanwhile."""
@@ -80,13 +82,13 @@ class Store(Protocol):
     def is_flushing(self) -> bool: ...
 
     def flushes_pending(self) -> int:
-        """How many of the last flushes may not be done yet; they are done in order."""
+        """How many of the last flushes may still be running; they finish in order."""
 
     def reclaim(self, first: bytes, end: bytes) -> None:
         """Give back the space of deleted batches in a range of keys."""
 
     def sequence(self) -> int:
-        """How many puts and deletes there ever were; fewer than before if writes were lost."""
+        """How many puts and deletes there have been; if writes were lost, fewer than before."""
 
     def disk_bytes(self) -> int:
         """How much room the store takes."""
@@ -97,21 +99,21 @@ class Store(Protocol):
     # --- the file beside it --------------------------------------------------------------------------------------
 
     def read_marks(self) -> bytes | None:
-        """What ``append_marks`` and ``replace_marks`` wrote; None if there is no such file, or nothing in it."""
+        """Read what ``append_marks`` and ``replace_marks`` wrote; None if there is no such file, or it is empty."""
 
     def append_marks(self, data: bytes) -> None:
-        """All or nothing; outlives the process, and with ``settle_marks`` the machine."""
+        """Append all or nothing. The marks survive the process and, after ``settle_marks``, the machine."""
 
     def replace_marks(self, data: bytes) -> None:
-        """All or nothing, and durable."""
+        """Replace the marks, all or nothing, durable when this returns."""
 
     def settle_marks(self) -> None:
         """Make the marks durable."""
 
     def fingerprint(self) -> bytes:
-        """What the engine's own books look like now, to be noted in the marks."""
+        """Describe the engine's own books as they are now, to be noted in the marks."""
 
     def contradiction(self, fingerprint: bytes) -> str:
-        """In what the books that were found on opening contradict a fingerprint of them; empty if in nothing."""
+        """Say how the books that were found on opening contradict a fingerprint of them; empty if they do not."""
 
     def close(self) -> None: ...

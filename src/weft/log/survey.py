@@ -20,14 +20,14 @@ from weft.log.store import Row, Space, Store
 from weft.model.stream import Epoch
 
 Progress = Callable[[int], None]  # bytes read so far
-Range = tuple[int, int]  # offsets from the first up to, not including, the second
+Range = tuple[int, int]  # offsets from the first up to but not including the second
 
 PROGRESS_BYTES: Final = 16 << 20
 SEGMENT_END: Final = (1 << 32) - 1
 
 
 class Stored(NamedTuple):
-    """An entry and where it is. ``entry`` is None if what is there is not what was stored."""
+    """An entry and where it is. ``entry`` is None if its bytes differ from what was stored."""
 
     segment: int
     stream_id: int
@@ -37,7 +37,7 @@ class Stored(NamedTuple):
 
 @dataclass(slots=True)
 class Found:
-    """What there is of one stream: runs of offsets that are accounted for, and batches whose bytes are wrong."""
+    """What there is of one stream: runs of offsets that are accounted for, and batches with wrong bytes."""
 
     runs: list[Range] = field(default_factory=list)
     damaged: list[Range] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Found:
             self.runs.append((entry.first, entry.end))
 
     def missing(self, first: int, end: int) -> list[Range]:
-        """What of ``first`` to ``end`` is not in the runs."""
+        """Return what of ``first`` to ``end`` is not in the runs."""
         gaps: list[Range] = []
         at = first
         for begin, stop in sorted(self.runs):
@@ -69,9 +69,9 @@ class Found:
 
 
 class Survey:
-    """A look at all of a store, as far as it can be read.
+    """Reads all of a store, as far as possible.
 
-    ``unreadable``: where the store itself cannot read on; a repair has to leave those places behind.
+    ``unreadable``: where the store itself cannot read on. A repair has to leave these places out.
     """
 
     def __init__(self, store: Store, promises: Promises | None, progress: Progress | None = None) -> None:
@@ -88,7 +88,7 @@ class Survey:
                 self.streams[number].start = max(self.streams[number].start, each.start)
 
     def table(self, table: bytes) -> Iterator[Row]:
-        """The rows of a table that can be read: those before the damage, and those behind it."""
+        """The rows of a table that can be read, before and behind the damage."""
         first, end = keys.table_range(table)
         try:
             for row in self.store.scan(Space.TABLES, first, end):
@@ -108,12 +108,12 @@ class Survey:
         return next((int(value) for key, value in self.table(keys.META) if key == keys.meta_key(name)), None)
 
     def epoch(self) -> Epoch | None:
-        """That of the log, as its books say, or else its promises."""
+        """The epoch of the log, from its books or else from its promises."""
         epoch = self.meta("epoch") or self.promises.epoch
         return Epoch(epoch) if epoch else None
 
     def found(self) -> dict[int, Found]:
-        """What there is of each stream; all batches are read and checked."""
+        """What there is of each stream. All batches are read and checked."""
         found = {stream_id: Found() for stream_id in self.streams}
         for stored in self.batches():
             stream = found.setdefault(stored.stream_id, Found())
@@ -126,7 +126,7 @@ class Survey:
         return found
 
     def batches(self) -> Iterator[Stored]:
-        """Every entry that the store can read, segment by segment, whatever is damaged between them."""
+        """Yield every entry that the store can read, segment by segment, whatever is damaged between them."""
         read = told = 0
         for segment in range(1, self.last_segment() + 1):
             for row in self._rows(segment):
@@ -138,7 +138,7 @@ class Survey:
                     self._progress(read)
 
     def last_segment(self) -> int:
-        """Of those that may hold anything."""
+        """The last segment that may hold anything."""
         known = [self.meta("segment") or 1, self.promises.settled, *self.promises.tallies]
         try:
             rows = self.store.scan_back(Space.BATCHES, *keys.segment_range(0, SEGMENT_END))
@@ -158,7 +158,7 @@ class Survey:
             yield from self._rows_around_damage(segment, last)
 
     def _rows_around_damage(self, segment: int, last: bytes) -> Iterator[Row]:
-        """What can be read behind ``last`` in its segment, stream by stream."""
+        """Yield what can be read behind ``last`` in its segment, stream by stream."""
         _, last_id, last_offset = keys.BATCH_KEY.unpack(last)
         offsets = self._offsets_in(segment)
         for stream_id in sorted(offsets):
@@ -184,7 +184,7 @@ class Survey:
 
 
 def losses(survey: Survey, found: Mapping[int, Found]) -> list[Loss]:
-    """What was promised, has not been taken by retention, and is not there."""
+    """Return what was promised, not deleted by retention, and is missing."""
     return [
         Loss(each.stream, each.epoch, first, end)
         for number, each in survey.promises.streams.items()

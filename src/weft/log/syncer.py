@@ -1,9 +1,9 @@
-"""The storage thread: sync over and over, as long as there is something that is not durable.
+"""The storage thread: it syncs over and over, as long as something is not durable.
 
-Each round covers all that was appended before it began, however much came meanwhile; so the slower the disk, the more
-events share a sync. ``flush_wal`` lets go of the GIL, and the event loop goes on appending.
+Each round covers everything that was appended before it began. So the slower the disk, the more events share a sync.
+``flush_wal`` releases the GIL, and the event loop goes on appending.
 
-``SyncRounds`` decides and ``Syncer`` is its thread; a simulation has the same rounds in virtual time.
+``SyncRounds`` decides, ``Syncer`` is the thread; a simulation runs the same rounds in virtual time.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from weft.log.errors import DiskFull
 from weft.log.log import Log
 
 RETRY_S: Final = 0.2  # after a full disk, how long to wait before the next try
-SETTLE_S: Final = (
-    0.05  # how far the marks may be behind the log after a power cut; syncing them costs no receipt its time
-)
+SETTLE_S: Final = 0.05  # how old the marks may be after a power cut; no receipt waits for them to be synced
 
 OnDurable: TypeAlias = Callable[[int], None]
 OnFailed: TypeAlias = Callable[[StorageError], None]
@@ -33,19 +31,19 @@ class SyncThread(Protocol):
     def start(self) -> None: ...
 
     def wake(self) -> None:
-        """Something was appended."""
+        """Call this after appending."""
 
     def stop(self) -> None:
-        """Sync what is left and end."""
+        """Sync the rest and end."""
 
 
 MakeSyncer: TypeAlias = Callable[[Log, OnDurable, OnFailed], SyncThread]
 
 
 class SyncRounds:
-    """``on_durable(ticket)`` is called after every round, ``on_failed(error)`` when the disk was full.
+    """Calls ``on_durable(ticket)`` after every round, and ``on_failed(error)`` when the disk was full.
 
-    Any other error is raised: the log cannot keep its promise.
+    Any other error is raised, because then the log cannot keep its promise.
     """
 
     def __init__(self, log: Log, on_durable: OnDurable, on_failed: OnFailed, settle_s: float) -> None:
@@ -58,16 +56,17 @@ class SyncRounds:
 
     @property
     def has_work(self) -> bool:
-        """Something is not durable."""
+        """Whether something is not durable."""
         return self._log.appended != self._log.synced
 
     @property
     def idle_s_max(self) -> float | None:
-        """Without work, how long until the next round all the same; None: there need not be one."""
+        """How long to wait for work until the next round is due all the same; None: no round is due."""
         return None if self._settled else self._settle_s
 
     def round(self, now_s: Callable[[], float]) -> float:
-        """Sync, or settle where there is nothing to sync; how long to rest then, whatever is appended meanwhile."""
+        """Sync, or settle the marks if there is nothing to sync. Return how long to rest then, whatever is appended
+        meanwhile."""
         if not self.has_work:
             self._settle(now_s)
             return 0.0
@@ -90,9 +89,9 @@ class SyncRounds:
 
 
 class Syncer:
-    """``on_durable(ticket)`` is called from the thread after every round, ``on_failed(error)`` when one did not work.
+    """Calls ``on_durable(ticket)`` from its thread after every round, and ``on_failed(error)`` when a round failed.
 
-    A full disk is tried again until there is room. Any other error ends the thread.
+    If the disk is full, it tries again until there is room. Any other error ends the thread.
     """
 
     def __init__(self, log: Log, on_durable: OnDurable, on_failed: OnFailed) -> None:
@@ -126,7 +125,7 @@ class Syncer:
             self._on_failed(error)
 
     def _wait(self) -> bool:
-        """Until there is work; False when there is none and none will come."""
+        """Wait for work; return False when there is none and none will come."""
         with self._wake:
             while not self._rounds.has_work and not self._stopping:
                 if not self._wake.wait(self._rounds.idle_s_max):
@@ -134,6 +133,6 @@ class Syncer:
             return self._rounds.has_work and not self._given_up
 
     def _rest(self, rest_s: float) -> None:
-        """Whatever is appended meanwhile. Who stops while the disk is full cannot wait for room."""
+        """Rest, whatever is appended meanwhile. While the disk is full, ``stop`` must not wait for room."""
         with self._wake:
             self._given_up = self._wake.wait_for(lambda: self._stopping, rest_s)

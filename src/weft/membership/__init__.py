@@ -1,7 +1,7 @@
 """Who is in the mesh, who is alive, and which links exist: SWIM-style membership with versioned full state per node.
 
-Every node says all there is to say of itself in one numbered state: addresses, links, interest, the epoch of its log.
-States travel over the links that exist, whatever shape the mesh has. Nothing here reads a clock, draws lots or sends:
+Every node describes itself completely in one numbered state: addresses, links, interest, the epoch of its log. States
+travel over the existing links, whatever shape the mesh has. Nothing here reads a clock, uses chance or sends:
 
 >>> from random import Random
 >>> from weft.model import Epoch, NodeId
@@ -13,12 +13,12 @@ States travel over the links that exist, whatever shape the mesh has. Nothing he
 The runtime performs the effects, and comes back with ``Tick`` when ``get_timer`` says so.
 
 - ``state``       what is known of a node, and which of two pieces of knowledge counts
-- ``table``       all that one node knows; the dead, and tombstones of the forgotten
-- ``exchange``    who is told what: spreading changes, comparing digests, filling in a new link
+- ``table``       all that one node knows, including dead nodes, and tombstones of forgotten ones
+- ``exchange``    which peer is told what: spreading changes, comparing digests, filling in a new link
 - ``prober``      pings, directly and through others
 - ``heartbeats``  the health of direct links
-- ``rumours``     what is believed when one node tells of another
-- ``reach``       who can be reached over the links that nodes tell of
+- ``rumours``     what to believe when one node says something about another
+- ``reach``       which nodes can be reached over the links that nodes announce
 - ``members``     all of that together
 - ``messages``, ``settings``, ``chance``: what goes in and out, the knobs, randomness as an argument
 """

@@ -1,12 +1,12 @@
-"""Who is told what: an outbox for every link, filled by changes, by exchanges of digests and by what peers ask for.
+"""Which peer is told what: every link has an outbox, which fills with changes, digests and what peers ask for.
 
 - A change is put into the outboxes of about log n peers, and goes out after a short delay together with others.
-- Every interval, a few peers are told the digests of what changed since they were last told, and of a window over
-  everything else. They answer with what differs. So a lost message or an unlucky choice is made up for.
+- Every interval, a few peers get the digests of what changed since their last ones, and of a window over everything
+  else. They answer with what differs. So lost messages and unlucky choices are made up for.
 - A new link is told the digests of everything.
 
-An outbox names nodes, not states: what goes out is what is known at that moment, and a node that changes twice is told
-once. A message takes as much of an outbox as it may hold; the rest goes with the next one.
+An outbox names nodes, not states: it sends what is known at that moment, and a node that changes twice is sent once. A
+message takes as much of an outbox as it can hold; the rest goes with the next one.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from weft.membership.state import Digest, NodeState
 from weft.membership.table import Table
 from weft.model import NodeId
 
-GOSSIP_WINDOW: Final = 32  # digests per exchange that nothing asked for: all are compared in n / 32 exchanges
+GOSSIP_WINDOW: Final = 32  # digests per unrequested exchange: all are compared in n / 32 exchanges
 
 
-# Of one message, when it has all the digests that it may have.
+# Of one message that has as many digests as it may have.
 STATES_BYTES_MAX: Final = GOSSIP_BYTES_MAX - GOSSIP_DIGESTS_MAX * (DIGEST_BYTES + ORIGIN_BYTES_MAX) - KIB
 
 
 class GossipOutbox:
-    """What one peer is still to be told."""
+    """What one peer still has to be told."""
 
     __slots__ = ("nodes", "told", "window")
 
     def __init__(self, told: int) -> None:
         self.nodes: dict[NodeId, bool] = {}  # True: the whole state; False: the digest
-        self.told = told  # the last change whose digest went in here
-        self.window = 0  # where in the table's order the next one begins
+        self.told = told  # the last change whose digest was put in here
+        self.window = 0  # where the next window over the table begins
 
     def add(self, node_id: NodeId, whole: bool = False) -> None:
         self.nodes[node_id] = whole or self.nodes.get(node_id, False)
@@ -50,21 +50,21 @@ class Exchange:
         self._chance = chance
         self._outboxes: dict[NodeId, GossipOutbox] = {}
         self._waiting: dict[NodeId, None] = {}  # peers whose outboxes are not empty, in turn
-        self._asked: set[NodeId] = set()  # in this interval, of anybody: one answer is enough
+        self._asked: set[NodeId] = set()  # in this interval, of any peer: one answer is enough
         self._insisted: set[tuple[NodeId, NodeId]] = (
             set()
-        )  # peers and nodes: told in this interval that these are worse
+        )  # peers and nodes: peers that were told in this interval that these nodes are in a worse state
 
     @property
     def waiting(self) -> bool:
         return bool(self._waiting)
 
     def is_told(self, node_id: NodeId) -> bool:
-        """No outbox has it any more."""
+        """Whether it is in no outbox any longer."""
         return not any(node_id in outbox.nodes for outbox in self._outboxes.values())
 
     def open(self, peer: NodeId, own: NodeId) -> list[Send]:
-        """A new link: tell everything in digests, of this node the state itself."""
+        """Open a link: send digests of everything, and the complete state of this node."""
         outbox = self._outboxes[peer] = GossipOutbox(self._table.changes)
         outbox.add(own, whole=True)
         for node_id in self._table.order:
@@ -76,9 +76,9 @@ class Exchange:
         self._waiting.pop(peer, None)
 
     def spread(self, before: NodeState | None, after: NodeState, source: NodeId | None) -> None:
-        """Pass a change on: in full if the node said something new, its digest if only its liveness is new.
+        """Pass a change on: the state if the node said something new, its digest if only its liveness is new.
 
-        The node itself comes first: if it is suspected, it has to hear of it.
+        The node itself comes first: if it is suspected, it has to know that.
         """
         node_id = after.node_id
         whole = before is None or not before.digest.has_content_of(after.digest)
@@ -92,18 +92,18 @@ class Exchange:
             self._waiting[peer] = None
 
     def tell_everybody(self, node_id: NodeId) -> None:
-        """For a goodbye: whoever is told later would find out by itself, and take the node for dead."""
+        """For a goodbye: nodes that hear of it too late would notice by themselves, and take the node for dead."""
         for peer, outbox in self._outboxes.items():
             outbox.add(node_id, whole=True)
             self._waiting[peer] = None
 
     def flush(self) -> list[Send]:
-        """A message each to the next few peers that something waits for."""
+        """Make one message each for the next few peers with something in their outboxes."""
         peers = list(islice(self._waiting, self._settings.gossip_fan_out))
         return [send for peer in peers for send in self._post(peer, reply=True)]
 
     def begin_round(self) -> list[Send]:
-        """Compare with a few peers what they and we have."""
+        """Compare our knowledge with that of a few peers."""
         self._asked.clear()
         self._insisted.clear()
         sends: list[Send] = []
@@ -114,13 +114,13 @@ class Exchange:
         return sends
 
     def answer(self, peer: NodeId, gossip: Gossip) -> list[Send]:
-        """Send what the peer lacks, and digests of what we lack; nothing if there is nothing.
+        """Send what the peer lacks, and digests of what we lack; nothing if neither lacks anything.
 
-        What the gossip itself told has been taken in before this.
+        What the gossip itself said was taken in before this.
         """
         outbox = self._outboxes.get(peer)
         if outbox is None:
-            return []  # the link is gone, or the peer has no part in gossip
+            return []  # the link is gone, or the peer takes no part in gossip
         told = (*gossip.digests, *(state.digest for state in gossip.states))
         differs = [self._compare(peer, outbox, digest) for digest in told]
         if not gossip.reply:
@@ -128,17 +128,17 @@ class Exchange:
         return self._post(peer, reply=True) if any(differs) or not gossip.reply else []
 
     def _compare(self, peer: NodeId, outbox: GossipOutbox, theirs: Digest) -> bool:
-        """Note what there is to say to what a peer has, if anything."""
+        """Compare what a peer has with what we have, and note what to send, if anything."""
         node_id = theirs.node_id
         ours = self._table.digest_of(node_id)
         if theirs == ours or theirs.covers(ours):
             outbox.nodes.pop(node_id, None)
-            # Once per interval: should a state never come, or not be to our liking, nobody talks in circles.
+            # Once per interval: if a state never comes, or we do not accept it, nobody talks in circles.
             if ours.has_content_of(theirs) or node_id in self._asked:
                 return False
             self._asked.add(node_id)
         elif theirs.has_content_of(ours):
-            # The peer thinks better of the node, and may have its reasons: a goodbye that is not signed is none to it.
+            # The peer has better news of the node, and may have its reasons: it may not accept an unsigned goodbye.
             if (peer, node_id) in self._insisted:
                 return False
             self._insisted.add((peer, node_id))
@@ -146,7 +146,7 @@ class Exchange:
         return True
 
     def _add_changes(self, outbox: GossipOutbox) -> None:
-        room = GOSSIP_DIGESTS_MAX - len(outbox.nodes)  # what does not fit comes by in a window
+        room = GOSSIP_DIGESTS_MAX - len(outbox.nodes)  # what does not fit comes in a later window
         for node_id in islice(self._table.changed_since(outbox.told), max(0, room)):
             outbox.add(node_id)
         outbox.told = self._table.changes
@@ -166,7 +166,7 @@ class Exchange:
         states: list[NodeState] = []
         states_bytes = 0
         for node_id, whole in outbox.nodes.items():
-            state = self._table.states.get(node_id) if whole else None  # a forgotten one: the digest of its tombstone
+            state = self._table.states.get(node_id) if whole else None  # if forgotten: its tombstone's digest
             if state is None:
                 if len(digests) == GOSSIP_DIGESTS_MAX:
                     break

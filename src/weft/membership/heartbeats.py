@@ -1,7 +1,8 @@
-"""Direct links and their health (PL-03): a heartbeat every interval, three without a sign of life make it unhealthy.
+"""Direct links and their health (PL-03): a heartbeat every interval; three without a sign of life make a link
+unhealthy.
 
-Every peer is sent heartbeats, also one that knows only the four messages of the document. The deadline for an answer is
-the next heartbeat. A heartbeat of the peer's own is as good a sign of life as an answer.
+Every peer gets heartbeats, even one that knows only the four messages of the document. The deadline for an answer is
+the next heartbeat. A heartbeat from the peer is as good a sign of life as an answer.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from weft.membership.messages import Effect, Health, HealthChanged, Heartbeat, R
 from weft.model import NodeId
 
 HEARTBEAT_MISSES_MAX: Final = 3  # PL-03
-HEARTBEAT_ANSWER_S_MIN: Final = 1.0  # between answers: every honest beat gets one, two echoes get into no storm
+HEARTBEAT_ANSWER_S_MIN: Final = 1.0  # between answers: enough for every honest beat, and no storm of echoes
 
 
 class Sign(Enum):
@@ -28,7 +29,7 @@ TRANSITIONS: Final = {
     (Health.DISCONNECTED, Sign.UP): Health.HEALTHY,
     (Health.HEALTHY, Sign.MISSED): Health.UNHEALTHY,
     (Health.UNHEALTHY, Sign.HEARD): Health.HEALTHY,
-    (Health.UNHEALTHY, Sign.UP): Health.HEALTHY,  # a new connection took the place of the silent one
+    (Health.UNHEALTHY, Sign.UP): Health.HEALTHY,  # a new connection has replaced the silent one
     (Health.HEALTHY, Sign.DOWN): Health.DISCONNECTED,
     (Health.UNHEALTHY, Sign.DOWN): Health.DISCONNECTED,
 }
@@ -41,12 +42,12 @@ class HeardFrom:
         self.gossips = False
         self.health = Health.DISCONNECTED
         self.heard = True  # since the last heartbeat; the handshake counts
-        self.misses = 0  # one after the other
+        self.misses = 0  # in a row
         self.answered_s = float("-inf")
 
 
 class Heartbeats:
-    """All links there are. One clock beats for all of them."""
+    """All links. One clock beats for all of them."""
 
     def __init__(self) -> None:
         self.links: dict[NodeId, HeardFrom] = {}
@@ -67,7 +68,7 @@ class Heartbeats:
         return [peer for peer, link in self.links.items() if link.gossips]
 
     def beat(self, now_s: float) -> list[Effect]:
-        """Count who was silent since the last beat, and send the next."""
+        """Count the peers that were silent since the last beat, and send the next one."""
         effects: list[Effect] = []
         for peer, link in self.links.items():
             link.misses = 0 if link.heard else link.misses + 1
@@ -100,5 +101,5 @@ def _change(peer: NodeId, link: HeardFrom, sign: Sign) -> list[Effect]:
 
 
 def _timestamp(now_s: float) -> int:
-    """In microseconds; never 0, which would say that a heartbeat answers none."""
+    """In microseconds; never 0, which would mean that it answers no heartbeat."""
     return max(1, int(now_s * 1e6))

@@ -50,13 +50,13 @@ from weft.model import NodeId
 
 
 class Members:
-    """Who is in the mesh, as one node knows it.
+    """The nodes of the mesh, as one node knows them.
 
-    ``own`` is what the node says of itself at first. Its incarnation has to be higher than in any earlier life, by a
-    counter on disk or by the clock. Should the mesh remember a higher one all the same, the node steps over it. But
-    that two lives use the very same numbers for different things is beyond what digests can tell.
+    ``own`` is what the node first says about itself. Its incarnation has to be higher than in any earlier life, by a
+    counter on disk or by the clock. If the mesh remembers a higher one all the same, the node steps over it. But
+    digests cannot tell if two lives use the very same numbers for different things.
 
-    ``sign`` signs what the node says of itself; None: nothing is signed here.
+    ``sign`` signs what the node says about itself; None: nothing is signed here.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class Members:
         self._prober = Prober(settings, chance, self._helpers)
         self._reach = Reach(self._me)
         self._rumours = Rumours()
-        self._checked_s: dict[NodeId, float] = {}  # peers that were asked whether a rumour of them is true, and when
-        # When each of these is due. A timer that is absent is off.
+        self._checked_s: dict[NodeId, float] = {}  # peers that were asked whether a rumour about them is true, and when
+        # When each of these is due. An absent timer is off.
         self._timers_s: dict[str, float] = {}
         self._stopped = False
 
@@ -96,12 +96,12 @@ class Members:
 
     @property
     def states(self) -> Mapping[NodeId, NodeState]:
-        """Of all members, this node and those lately gone included."""
+        """The states of all members, including this node and those that have recently gone."""
         return MappingProxyType(self._table.states)
 
     @property
     def refused(self) -> int:
-        """States of nodes that there was no room for."""
+        """States of nodes for which there was no room."""
         return self._table.refused
 
     def health(self, peer: NodeId) -> Health:
@@ -111,7 +111,7 @@ class Members:
     # --- inputs and time ---
 
     def get_timer(self) -> float | None:
-        """When to call ``step`` with a ``Tick``; None: not before something else happens."""
+        """When to call ``step`` with a ``Tick``; None: not until something else happens."""
         if self._stopped:
             return None
         probe_s = self._prober.get_timer()
@@ -163,7 +163,7 @@ class Members:
             "probe": settings.probe_interval_s,
             "beat": settings.heartbeat_interval_s,
         }
-        for name, interval_s in intervals_s.items():  # nodes that start together need not speak together
+        for name, interval_s in intervals_s.items():  # nodes that start together should not all speak together
             self._timers_s[name] = now_s + interval_s * self._chance.random()
         self._timers_s["dial"] = now_s + settings.rejoin_interval_s
         return [MemberChanged(None, self.own), *map(Dial, self._seeds)]
@@ -205,7 +205,7 @@ class Members:
         return effects
 
     def _goodbye(self, now_s: float) -> list[Effect]:
-        """Stop once everybody who is to be told has been told that this node leaves, or has not for too long."""
+        """Stop once everybody who should know has been told that this node leaves, or after a time."""
         leave_s = self._timers_s.get("leave")
         if leave_s is None or (now_s < leave_s and not self._exchange.is_told(self._me)):
             return []
@@ -237,14 +237,14 @@ class Members:
         return effects
 
     def _peer_leaves(self, goodbye: PeerLeaves, now_s: float) -> list[Effect]:
-        """An old link may end after the peer has come back: a goodbye of an earlier life says nothing."""
+        """An old link may end after the peer has come back: a goodbye from an earlier life means nothing."""
         state = self._table.states.get(goodbye.peer)
         if state is None or state.incarnation != goodbye.incarnation:
             return []
         return self._find(goodbye.peer, Liveness.LEFT, now_s)
 
     def _rejoin(self) -> list[Effect]:
-        """A node without any link tries the addresses it was given and those it has learned, in turn."""
+        """A node without any link tries the addresses that it was given and those that it has learned, in turn."""
         if self._heartbeats.links:
             return []
         learned = (a for s in self._table.states.values() if s.node_id != self._me for a in s.addresses)
@@ -298,25 +298,26 @@ class Members:
         return [*effects, *self._exchange.answer(peer, Gossip(tuple(digests), tuple(states), gossip.reply))]
 
     def _signs(self, node_id: NodeId) -> bool:
-        """Then nobody else is believed what only the node itself can say: that it is in another incarnation, says
+        """Whether a node signs. If it does, we believe only the node itself that it is in another incarnation, says
         something new, or has left. What seems to be new is asked for, and comes signed if it is true."""
         known = self._table.states.get(node_id)
         return known is not None and known.signed is not None
 
     def _refuse_unsigned(self, peer: NodeId, heard: Digest) -> list[Effect]:
-        """A liar brings that, or a peer of an earlier version, which does not pass signatures on."""
+        """Either a liar sends this, or a peer of an earlier version, which does not pass signatures on."""
         if self._table.digest_of(heard.node_id).has_content_of(heard):
             return []
         return [GossipRefused(peer, "signature", f"a state of {heard.node_id} without the signature of that node")]
 
     def _as_rumour(self, heard: Digest) -> Digest:
-        """What others may tell of a node that signs: how they found it. That it has left is its own to say."""
+        """What others may say about a node that signs: how they found it. Only the node itself can say that it has
+        left."""
         if heard.liveness is not Liveness.LEFT or self._table.digest_of(heard.node_id).liveness is Liveness.LEFT:
             return heard
         return heard._replace(liveness=Liveness.ALIVE)
 
     def _judge(self, peer: NodeId, heard: Digest, now_s: float) -> tuple[bool, list[Effect]]:
-        """Whether to believe what a peer tells of a node, and what to do if not."""
+        """Whether to believe what a peer says about a node, and what to do if not."""
         node_id = heard.node_id
         if node_id == peer:
             return True, []
@@ -331,16 +332,16 @@ class Members:
                 return False, [GossipRefused(peer, "incarnation", what)]
 
     def _check(self, heard: Digest, now_s: float) -> list[Effect]:
-        """Tell a node what is told of it, and what we know: it refutes a lie, and says what is new."""
+        """Tell a node what others say about it, and what we know: it refutes a lie, and sends what is new."""
         node_id = heard.node_id
         if now_s - self._checked_s.get(node_id, float("-inf")) < self._settings.gossip_interval_s:
-            return []  # a rumour comes again, if there is something to it
+            return []  # a rumour comes again, if it is true
         self._checked_s[node_id] = now_s
         return [Send(node_id, Gossip((heard, self._table.digest_of(node_id)), (), reply=True))]
 
     def _hear_state(self, peer: NodeId, state: NodeState, now_s: float) -> list[Effect]:
         if state.node_id == self._me:
-            return self._refute(state.digest, now_s)  # if we sign: of an earlier life, and signed by it
+            return self._refute(state.digest, now_s)  # only if we sign: it is from an earlier life, which signed it
         before = self._table.states.get(state.node_id)
         after = self._table.merge(state, now_s)
         return [] if after is None else self._changed(before, after, peer)
@@ -354,7 +355,7 @@ class Members:
         return [] if after is None else self._changed(before, after, peer)
 
     def _refute(self, heard: Digest, now_s: float) -> list[Effect]:
-        """Somebody thinks we are dead or dying, or remembers an earlier life of ours: step over it."""
+        """Somebody thinks that we are dead or dying, or remembers an earlier life of ours: step over that."""
         own = self.own
         if own.digest.covers(heard) or heard.incarnation >= INCARNATION_MAX:
             return []
@@ -363,7 +364,7 @@ class Members:
     # --- changes ---
 
     def _say(self, now_s: float, **changes: Any) -> list[Effect]:
-        """Say something new of ourselves: a new version. A node that has left says no more."""
+        """Publish something new about ourselves, as a new version. A node that has left publishes nothing more."""
         before = self.own
         after = replace(before, **changes)
         if after == before or before.liveness is Liveness.LEFT:
@@ -374,7 +375,7 @@ class Members:
         return self._changed(before, after, None)
 
     def _sign_again(self, now_s: float) -> list[Effect]:
-        """Our certificate is a new one, and the old one ends: say the same with the new one."""
+        """We have a new certificate, and the old one ends: repeat our state with the new one."""
         before = self.own
         if before.signed is None or before.liveness is Liveness.LEFT:
             return []
@@ -387,7 +388,7 @@ class Members:
         return self._say(now_s, neighbours=self._heartbeats.healthy()[:NEIGHBOURS_MAX])
 
     def _find(self, node_id: NodeId, liveness: Liveness, now_s: float) -> list[Effect]:
-        """We found out ourselves how another node is."""
+        """Note what we ourselves found out about another node."""
         before = self._table.states.get(node_id)
         if before is None or liveness <= before.liveness:
             return []
@@ -416,7 +417,8 @@ class Members:
         ]
 
     def _sweep(self, now_s: float) -> list[Effect]:
-        """What time alone brings: suspects die, the dead are forgotten, nodes that stay out of reach are suspected."""
+        """What time alone changes: suspects die, dead nodes are forgotten, nodes that stay out of reach become
+        suspects."""
         settings = self._settings
         timeout_s = suspicion_timeout_s(
             self._table.live_count, settings.suspicion_multiplier, settings.probe_interval_s

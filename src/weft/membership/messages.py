@@ -1,6 +1,6 @@
-"""What goes into membership and what comes out: messages between nodes, inputs, effects.
+"""Inputs and effects of membership, and the messages between nodes.
 
-The messages are those of ``peerlink.proto`` as plain values; the transport converts them. ``size_of`` says about how
+The messages are those of ``peerlink.proto`` as plain values; the transport converts them. ``size_of`` estimates how
 many bytes they take there.
 """
 
@@ -21,8 +21,8 @@ from weft.routing import Summary
 class Gossip:
     """Digests say what the sender has, states are what the receiver seems to lack.
 
-    A digest that is behind what the receiver has is thereby a request. A ``reply`` is answered only with what was
-    requested; anything else begins an exchange, and is answered also with what changed at the receiver.
+    A digest that is older than what the receiver has is also a request. A ``reply`` is answered only with what was
+    requested; anything else begins an exchange, and is also answered with what changed at the receiver.
     """
 
     digests: tuple[Digest, ...] = ()
@@ -54,7 +54,8 @@ class PingFor:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """``echo`` is the timestamp that this one answers; 0: it answers none. Only its sender can read a timestamp."""
+    """``echo`` is the timestamp that this one answers; 0: it answers none. Only the sender of a timestamp can interpret
+    it."""
 
     timestamp: int
     echo: int = 0
@@ -77,7 +78,8 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class LinkUp:
-    """A link stands, handshake included. ``gossips``: the peer speaks more than the four messages of the document."""
+    """A link stands, and the handshake is done. ``gossips``: the peer speaks more than the four messages of the
+    document."""
 
     peer: NodeId
     gossips: bool = True
@@ -114,7 +116,7 @@ class SetAddresses:
 
 @dataclass(frozen=True, slots=True)
 class SetInterest:
-    """``since_us``: of each pattern, since when it is wanted; empty: all since ever."""
+    """``since_us``: since when each pattern is wanted; empty: all since ever."""
 
     patterns: tuple[Pattern, ...]
     capped: bool = False
@@ -124,7 +126,8 @@ class SetInterest:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Say goodbye to the mesh; ``Stopped`` follows. The next life has a higher incarnation, and is alive at once."""
+    """Say goodbye to the mesh; ``Stopped`` follows. The next life has a higher incarnation, and counts as alive at
+    once."""
 
 
 Input: TypeAlias = (
@@ -135,7 +138,7 @@ Input: TypeAlias = (
 
 
 class Health(Enum):
-    """PL-03: of a direct link."""
+    """The health of a direct link (PL-03)."""
 
     HEALTHY = "healthy"
     UNHEALTHY = "unhealthy"
@@ -144,7 +147,7 @@ class Health(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """To a peer that there is a link to: a heartbeat beside the data, everything else on the control stream."""
+    """To a peer to which there is a link: heartbeats go beside the data, everything else on the control stream."""
 
     peer: NodeId
     message: Message
@@ -157,7 +160,7 @@ class Dial:
 
 @dataclass(frozen=True, slots=True)
 class MemberChanged:
-    """Something about a member, this node included, is new. A higher epoch: its log was begun anew."""
+    """Something about a member, perhaps this node, is new. A higher epoch means that its log is a new one."""
 
     before: NodeState | None
     after: NodeState
@@ -185,7 +188,7 @@ class RoundTrip:
 
 @dataclass(frozen=True, slots=True)
 class GossipRefused:
-    """A peer told something of a node that is not believed; ``what``, for people, and ``fault``, for counting."""
+    """A peer said something about a node that is not believed: ``what``, for people, and ``fault``, for counting."""
 
     peer: NodeId
     fault: str
@@ -194,7 +197,7 @@ class GossipRefused:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The goodbye is said, or took too long. Nothing comes after this."""
+    """The goodbye was said, or took too long. Nothing comes after this."""
 
 
 Effect: TypeAlias = Send | Dial | MemberChanged | MemberForgotten | HealthChanged | RoundTrip | GossipRefused | Stopped
@@ -207,7 +210,7 @@ DIGEST_BYTES: Final = 16
 
 
 def size_of(message: Message) -> int:
-    """About the bytes that a message takes on the wire: protobuf's fields, and 8 for the frame around them."""
+    """Estimate how many bytes a message takes on the wire: protobuf's fields, and 8 for the frame around them."""
     match message:
         case Gossip(digests, states):
             return 10 + sum(DIGEST_BYTES + len(d.node_id) for d in digests) + sum(s.size_bytes for s in states)

@@ -1,7 +1,7 @@
-"""Finding out whether a peer answers: a ping, then pings through others, then it is suspected.
+"""Finding out whether a peer answers: first a ping, then pings through others, then it is suspected.
 
-Only peers that there is, or was a moment ago, a link to are probed: a mesh need not be fully connected, and every
-node has at least one neighbour to watch it. Helpers are peers that say they have a link to the target.
+Only peers to which there is a link, or was a moment ago, are probed: a mesh need not be fully connected, and every node
+has at least one neighbour to watch it. Helpers are peers that say that they have a link to the target.
 
     DIRECT --timeout--> INDIRECT --timeout--> failed        a pong ends it in either phase
 """
@@ -25,7 +25,7 @@ Helpers: TypeAlias = Callable[[NodeId], list[NodeId]]
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """``ask_s``: when to ask others, None if that is done; ``fail_s``: when to give up."""
+    """``ask_s``: when to ask others, None if they were asked; ``fail_s``: when to give up."""
 
     target: NodeId
     ask_s: float | None
@@ -34,7 +34,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """A ping sent for somebody else, under our own sequence."""
+    """A ping sent for another node, under our own sequence."""
 
     asker: NodeId
     sequence: int
@@ -50,7 +50,7 @@ class Prober:
         self._chance = chance
         self._helpers = helpers
         self._sequence = 0
-        self._turn: list[NodeId] = []  # who is to be probed, from the end
+        self._turn: list[NodeId] = []  # peers to be probed, the next one at the end
         self._probes: dict[int, Probe] = {}
         self._relays: dict[int, Relay] = {}
 
@@ -58,7 +58,8 @@ class Prober:
         return min((_due_s(probe) for probe in self._probes.values()), default=None)
 
     def begin(self, peers: list[NodeId], now_s: float) -> list[Send]:
-        """Probe the next of these peers: each comes once before any comes twice, in an order nobody can foresee."""
+        """Probe the next of these peers: each comes once before any comes twice, in an order that nobody can
+        foresee."""
         turn = [peer for peer in self._turn if peer in peers]
         if not turn:
             turn = list(peers)
@@ -73,18 +74,18 @@ class Prober:
         return [Send(target, Ping(self._remember(probe)))]
 
     def lost(self, target: NodeId, now_s: float) -> list[Send]:
-        """The link to it broke: only others can say whether it is alive."""
+        """The link to it broke, so only others can say whether it is alive."""
         self.found(target)
         probe = Probe(target, None, now_s + self._settings.probe_interval_s)
         return self._ask(self._remember(probe), target)
 
     def found(self, target: NodeId) -> None:
-        """It is alive, or gone for good: no more need to find out."""
+        """It is alive, or gone for good, so stop probing it."""
         for number in [number for number, probe in self._probes.items() if probe.target == target]:
             del self._probes[number]
 
     def on_time(self, now_s: float) -> tuple[list[Send], list[NodeId]]:
-        """What to send next, and who has failed to answer."""
+        """Return what to send next, and which nodes have failed to answer."""
         sends: list[Send] = []
         failed: list[NodeId] = []
         for number, probe in list(self._probes.items()):
@@ -107,7 +108,7 @@ class Prober:
         return []
 
     def on_ping_for(self, peer: NodeId, request: PingFor, *, linked: bool, now_s: float) -> list[Send]:
-        """Ping somebody for a peer, if there is a link; the peer asks several, so silence is an answer too."""
+        """Ping a node for a peer, if there is a link. The peer asks several nodes, so silence is an answer, too."""
         if not linked or len(self._relays) >= PROBE_RELAYS_MAX:
             return []
         self._sequence += 1

@@ -1,7 +1,7 @@
-"""Who can be reached over the links that nodes tell of, and who could not be for too long.
+"""Which nodes can be reached over the links that nodes announce, and which were out of reach for too long.
 
-When a node dies, its neighbours find out. When they die with it, nobody probes it: then it is only missed. But a cut
-is not a death, and it would take a refutation by each node behind it to heal. So this takes its time.
+When a node dies, its neighbours notice. If they die with it, nobody probes it, and it is only out of reach. But being
+cut off is not being dead, and each node behind the cut would have to refute its death. So this waits for long.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from weft.model import NodeId
 class Reach:
     def __init__(self, own: NodeId) -> None:
         self._own = own
-        self._seen = -1  # the last change of the table that is accounted for
+        self._seen = -1  # the last change of the table that was processed
         self._lost_since_s: dict[NodeId, float] = {}
 
     def lost(self, table: Table, timeout_s: float, now_s: float) -> list[NodeId]:
-        """Live members that there has been no path to for that long."""
+        """The live members to which there has been no path for that long."""
         if self._seen != table.changes:
             self._seen = table.changes
             found = reachable(self._own, table.states)
@@ -30,7 +30,7 @@ class Reach:
 
 
 def reachable(own: NodeId, states: Mapping[NodeId, NodeState]) -> set[NodeId]:
-    """All nodes with a path from ``own`` over live nodes. A link counts if both ends name it, as in routing."""
+    """All nodes with a path from ``own`` over live nodes. A link counts if both ends announce it, as in routing."""
     named = {
         (node_id, other) for node_id, state in states.items() if not state.liveness.gone for other in state.neighbours
     }

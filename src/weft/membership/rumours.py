@@ -1,13 +1,13 @@
-"""What a node believes when one node tells of another that does not sign (SEC-06): a bad node may tell anything.
+"""What to believe when one node says something about another that does not sign (SEC-06): a bad node may say anything.
 
-That is a mesh without keys, or a node of an earlier version. What nodes have signed is not judged here.
+This matters in a mesh without keys, and for nodes of earlier versions. What nodes have signed is not judged here.
 
 - A node itself is believed, over its own link.
-- Who has a link to a node asks that node, instead of believing others that it has left or lives its next life: a lie is
-  refuted at once, and nobody whose link is up is expelled by one.
-- Anything else is a rumour. It is believed, and the node refutes it when it hears of it, by a higher incarnation. For
-  that there has to be a higher one: so an incarnation that is far beyond what is known is believed only after somebody
-  has insisted on it for long, and the last one there is, never.
+- A node with a link to the other one asks it, instead of believing others that it has left or begun its next life: so a
+  lie is refuted at once, and cannot expel a node whose link is up.
+- Anything else is a rumour. It is believed, and the node refutes it when it hears of it, by a higher incarnation. So
+  there must be a higher one: an incarnation far beyond the known one is believed only after somebody has insisted on it
+  for long, and the very last one is never believed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from weft.membership.state import Digest, Liveness
 from weft.model import NodeId
 
 INCARNATION_JUMP: Final = 1 << 42  # believed at once: from nothing to a clock in milliseconds, until the year 2109
-INSISTING_S: Final = 60.0  # for each further jump as wide: two years until the last incarnation
-INSISTING_KEPT_MAX: Final = 1024  # nodes with claims that are too far; oldest go first
+INSISTING_S: Final = 60.0  # for each further jump of that size: two years until the last incarnation
+INSISTING_KEPT_MAX: Final = 1024  # nodes with claims that are too far ahead; the oldest go first
 
 
 class Verdict(Enum):
@@ -33,7 +33,7 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class _Claim:
-    """Somebody tells of an incarnation that is too far from the one known: since when, and until when."""
+    """Somebody claims an incarnation that is too far from the known one: since when, and until when."""
 
     known: int
     since_s: float
@@ -45,7 +45,7 @@ class Rumours:
         self._claims: dict[NodeId, _Claim] = {}
 
     def judge(self, heard: Digest, known: Digest, now_s: float, *, linked: bool) -> Verdict:
-        """What others tell of a node. ``linked``: it has a healthy link to us, and can be asked."""
+        """Judge what others say about a node. ``linked``: it has a healthy link to us, so we can ask it."""
         if not self.is_near(heard, known, now_s):
             return Verdict.REFUSE
         if linked and not known.liveness.gone and not known.covers(heard):
@@ -55,7 +55,7 @@ class Rumours:
         return Verdict.BELIEVE
 
     def is_near(self, heard: Digest, known: Digest, now_s: float) -> bool:
-        """Whether an incarnation may be believed, or stepped over if it is our own. What is not is a claim."""
+        """Whether an incarnation may be believed, or stepped over if it is our own. One that may not is a claim."""
         jump = heard.incarnation - known.incarnation
         if heard.incarnation >= INCARNATION_MAX:
             return False

@@ -12,7 +12,8 @@ HEARTBEAT_INTERVAL_S_MIN: Final = 2.0  # PL-03
 HEARTBEAT_INTERVAL_S_MAX: Final = 10.0  # PL-03
 DAY_S: Final = 86_400.0
 
-# Knob -> least, most. Below, nodes are busier with each other than with events; above, nobody would call it a mesh.
+# Each knob with its smallest and greatest value. Below, nodes talk more about each other than about events; above,
+# nobody would call it a mesh.
 RANGES: Final[dict[str, tuple[float, float]]] = {
     "gossip_interval_s": (0.1, 60.0),
     "gossip_fan_out": (1, 16),
@@ -32,26 +33,26 @@ RANGES: Final[dict[str, tuple[float, float]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How eagerly nodes talk about each other.."""
+    """How often nodes talk about each other."""
 
-    gossip_interval_s: float = 1.0  # whoever missed a change has it a second later; an exchange costs about 1 KiB
+    gossip_interval_s: float = 1.0  # a node that missed a change has it a second later; an exchange costs about 1 KiB
     gossip_fan_out: int = 3  # links served per round: a node's traffic does not grow with its links
-    spread_delay_s: float = 0.05  # changes that come together go together; a hop is no slower than this
+    spread_delay_s: float = 0.05  # changes within this time go together; a hop is no slower than this
     spread_multiplier: int = 2  # a change goes to 2 log2(n) peers: random meshes miss fewer than one node in a thousand
-    probe_interval_s: float = 1.0  # as SWIM and memberlist have it
+    probe_interval_s: float = 1.0  # the same as in SWIM and memberlist
     probe_timeout_s: float = 0.5  # a round trip around the world, with room for a pause of the interpreter
     probe_helpers: int = 3  # with 10 % loss, all three fail together once in 150 times
     suspicion_multiplier: int = 3  # 6 s for three nodes, 30 s for a thousand: time to hear of it and to refute
     heartbeat_interval_s: float = 5.0  # a silent link is unhealthy after 15 to 20 s; probes are faster
-    unreachable_s: float = 600.0  # a node behind a cut is most likely alive: it is not called dead for as long as that
-    dead_retention_s: float = 3600.0  # people look for a node that died within the hour
+    unreachable_s: float = 600.0  # a node behind a cut is most likely alive, so it is not called dead for that long
+    dead_retention_s: float = 3600.0  # people look for a node that died within the last hour
     rejoin_interval_s: float = 5.0  # between dials of a node without links; backoff per address is the link's own
     leave_timeout_s: float = 2.0  # a goodbye takes a few spread delays; a stuck link must not hold up a shutdown
 
     def __post_init__(self) -> None:
         for knob, (least, most) in RANGES.items():
             value = getattr(self, knob)
-            if not least <= value <= most:  # written so that NaN fails too
+            if not least <= value <= most:  # written so that NaN is refused, too
                 raise UsageError(f"{knob} is out of range", value=value, least=least, most=most)
         if self.probe_timeout_s >= self.probe_interval_s:
             raise UsageError(
@@ -67,5 +68,5 @@ def spread_times(members: int, multiplier: int) -> int:
 
 
 def suspicion_timeout_s(members: int, multiplier: int, probe_interval_s: float) -> float:
-    """How long a suspect may refute: word to it and back takes a number of hops that grows with log n."""
+    """How long a suspect may take to refute: word to it and back takes a number of hops that grows with log n."""
     return multiplier * log2(members + 1) * probe_interval_s

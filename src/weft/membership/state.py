@@ -1,9 +1,9 @@
-"""What is known of a node, and which of two pieces of knowledge counts.
+"""What is known about a node, and which of two pieces of knowledge counts.
 
-What a node says of itself is numbered (incarnation, version), and it is always all there is to say. What others say of
-it is its liveness in one incarnation. ``join`` puts two pieces together: the higher incarnation wins as a whole; within
-one, the higher version has the content, and the graver liveness stays. So nodes that heard the same things, in any
-order and any number of times, know the same.
+What a node says about itself is numbered (incarnation, version) and always complete. Others say only its liveness in
+one incarnation. ``join`` combines two pieces of knowledge: the higher incarnation wins as a whole; within one
+incarnation, the higher version has the content, and the worse liveness stays. So nodes that heard the same things, in
+any order and any number of times, know the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from weft.model import Epoch, NodeId, Pattern
 from weft.routing import Summary
 from weft.wire.mesh.signatures import Signature
 
-NEIGHBOURS_MAX: Final = 1024  # links one node tells of: a hub; 67 KiB of gossip at worst
+NEIGHBOURS_MAX: Final = 1024  # links that one node announces: a hub; 67 KiB of gossip at worst
 
 
 # Of a state or digest, each with its tag: incarnation (6, as ms since 1970), version (2), liveness (1), epoch and
@@ -39,7 +39,7 @@ SUMMARY_BYTES: Final = 80  # of a summary beside its bits: tags and lengths of t
 
 
 class Liveness(IntEnum):
-    """The graver, the higher: within an incarnation there is no way back. The numbers are those of the wire."""
+    """The higher, the worse: within an incarnation there is no way back. The numbers are those on the wire."""
 
     ALIVE = 1
     SUSPECT = 2  # does not answer; still treated as alive, so that it can refute
@@ -52,7 +52,8 @@ class Liveness(IntEnum):
 
 
 class Signed(NamedTuple):
-    """What a node said of itself, as it signed it. Whoever makes one of these for another node has checked it."""
+    """What a node said about itself, with its signature. Code that makes one for another node has checked the
+    signature."""
 
     content: bytes
     signature: Signature
@@ -63,7 +64,8 @@ class Signed(NamedTuple):
 
 
 class Digest(NamedTuple):
-    """What a node knows of another, in short. A tuple: hundreds are made and compared in every exchange."""
+    """What a node knows about another, in short. It is a tuple because hundreds are made and compared in every
+    exchange."""
 
     node_id: NodeId
     incarnation: int
@@ -71,24 +73,24 @@ class Digest(NamedTuple):
     liveness: Liveness
 
     def has_content_of(self, other: Digest) -> bool:
-        """What the node said of itself is as new here as there."""
+        """Whether what the node said about itself is as new here as there."""
         return (self.incarnation, self.version) >= (other.incarnation, other.version)
 
     def covers(self, other: Digest) -> bool:
-        """``other`` adds nothing to this."""
+        """Whether ``other`` adds nothing to this."""
         if self.incarnation != other.incarnation:
             return self.incarnation > other.incarnation
         return self.version >= other.version and self.liveness >= other.liveness
 
 
 def unknown(node_id: NodeId) -> Digest:
-    """The digest of a node of which nothing is known: whoever gets it sends what there is."""
+    """The digest of a node about which nothing is known: a peer that gets it sends what it has."""
     return Digest(node_id, 0, 0, Liveness.ALIVE)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """All there is to know of a node, as that node said it; ``liveness`` also as others found it."""
+    """All that is known about a node, as that node said it; ``liveness`` also as others found it."""
 
     node_id: NodeId
     incarnation: int
@@ -99,13 +101,13 @@ class NodeState:
     neighbours: tuple[NodeId, ...] = ()
     interest: tuple[Pattern, ...] = ()
     interest_capped: bool = False
-    interest_summary: Summary | None = None  # of what the patterns select, only what this may select is wanted
-    interest_since_us: tuple[int, ...] = ()  # of each pattern, since when it is wanted; none: all since ever
-    talked: int = 0  # events that it has said about groups, when it said this: whoever has fewer of them is behind
-    signed: Signed | None = field(default=None, repr=False, compare=False)  # all of the above, by the node itself
-    # Both follow from the rest, and are asked for in every exchange.
+    interest_summary: Summary | None = None  # if given, only what it may select is wanted of what the patterns select
+    interest_since_us: tuple[int, ...] = ()  # since when each pattern is wanted; empty: all since ever
+    talked: int = 0  # events about groups that it had published when it said this: a node with fewer of them is behind
+    signed: Signed | None = field(default=None, repr=False, compare=False)  # all of this, by the node itself
+    # Both follow from the rest, and every exchange needs them.
     digest: Digest = field(init=False, repr=False, compare=False)
-    size_bytes: int = field(init=False, repr=False, compare=False)  # about, as protobuf
+    size_bytes: int = field(init=False, repr=False, compare=False)  # estimated, as protobuf
 
     def __post_init__(self) -> None:
         _check_range("incarnation", self.incarnation, INCARNATION_MAX)
@@ -131,16 +133,16 @@ class NodeState:
         object.__setattr__(self, "size_bytes", NUMBERS_BYTES + max(said_bytes, signed_bytes))
 
     def wants_as(self, other: NodeState) -> bool:
-        """Whether it is interested in the same."""
+        """Whether it wants the same."""
         return (self.interest, self.interest_summary) == (other.interest, other.interest_summary)
 
     def found(self, liveness: Liveness) -> NodeState:
-        """The same node, found to be at least as badly off as this."""
+        """The same node, found to be in this state or a worse one."""
         return self if liveness <= self.liveness else replace(self, liveness=liveness)
 
 
 def join(one: NodeState, other: NodeState) -> NodeState:
-    """The two together. Commutative, associative, idempotent; returns ``one`` itself if ``other`` adds nothing."""
+    """Combine two states. Commutative, associative, idempotent; returns ``one`` itself if ``other`` adds nothing."""
     assert one.node_id == other.node_id, "only what is known of one and the same node can be joined"
     if one is other or one.digest.covers(other.digest):
         return one

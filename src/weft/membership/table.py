@@ -1,7 +1,7 @@
-"""Everything one node knows of all nodes, itself included, and since when.
+"""Everything that one node knows about all nodes, including itself, and since when.
 
-Nodes that are gone stay visible for a while, then only their digest stays, as a tombstone: old gossip must not bring
-them back. Of the tombstones the oldest go when there are too many.
+Nodes that are gone stay visible for a while. Then only their digests stay, as tombstones, so that old gossip does not
+bring them back. When there are too many tombstones, the oldest go.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ class Table:
     def __init__(self, own: NodeState, *, members_max: int = MEMBERS_MAX, tombstones_max: int = TOMBSTONES_MAX) -> None:
         self.states: dict[NodeId, NodeState] = {}
         self.tombstones: dict[NodeId, Digest] = {}
-        self.order: list[NodeId] = []  # of all states; a window over it comes by every node
-        self.changes = 0  # counts them; see changed_since
-        self.refused = 0  # states of nodes that there was no room for
+        self.order: list[NodeId] = []  # of all states; a window over it reaches every node
+        self.changes = 0  # counts the changes; see changed_since
+        self.refused = 0  # states of nodes for which there was no room
         self._members_max = members_max
         self._tombstones_max = tombstones_max
-        self._changed_at: dict[NodeId, int] = {}  # the latest change last
+        self._changed_at: dict[NodeId, int] = {}  # the latest change comes last
         self._suspect_since_s: dict[NodeId, float] = {}
         self._gone_since_s: dict[NodeId, float] = {}
         self.keep(own, 0.0)
 
     @property
     def live_count(self) -> int:
-        """Members that are alive or suspected; this node counts even when it is leaving."""
+        """Members that are alive or suspected; this node counts even while it is leaving."""
         return max(1, len(self.states) - len(self._gone_since_s))
 
     def digest_of(self, node_id: NodeId) -> Digest:
-        """What is known here; of a forgotten node its tombstone, of an unknown one that there is nothing."""
+        """What is known here: for a forgotten node, its tombstone; for an unknown one, that nothing is known."""
         state = self.states.get(node_id)
         if state is not None:
             return state.digest
         return self.tombstones.get(node_id) or unknown(node_id)
 
     def changed_since(self, change: int) -> Iterator[NodeId]:
-        """Whatever changed after that change, the latest first."""
+        """The nodes that changed after that change, the latest first."""
         for node_id in reversed(self._changed_at):
             if self._changed_at[node_id] <= change:
                 return
             yield node_id
 
     def merge(self, heard: NodeState, now_s: float) -> NodeState | None:
-        """Take in what another node knows; the new state if that changed anything.
+        """Take in what another node knows; return the new state if that changed anything.
 
-        That a node is dead is nothing to take from others. It is heard as a suspicion, and runs out here as one: a node
+        We do not accept from others that a node is dead. It counts as a suspicion, and runs out here as one: a node
         that was cut off and thought everybody dead must not take down the mesh when it comes back.
         """
         known = self.states.get(heard.node_id)
@@ -68,7 +68,7 @@ class Table:
         return joined
 
     def hear(self, digest: Digest, now_s: float) -> NodeState | None:
-        """Take in the liveness that a digest tells of a state that is here; the new state if that changed it."""
+        """Take in the liveness from a digest for a state that is here; return the new state if that changed it."""
         known = self.states.get(digest.node_id)
         if known is not None:
             if known.digest == digest or known.incarnation != digest.incarnation:
@@ -79,14 +79,14 @@ class Table:
         return None
 
     def keep(self, state: NodeState, now_s: float) -> None:
-        """This is how it is from now on; also for what this node itself says or found out."""
+        """Set a state; also for what this node itself says or found out."""
         node_id = state.node_id
         before = self.states.get(node_id)
         if before is None:
             self.order.append(node_id)
             self.tombstones.pop(node_id, None)
         elif before.incarnation != state.incarnation:
-            self._suspect_since_s.pop(node_id, None)  # that was another suspicion, and refuted
+            self._suspect_since_s.pop(node_id, None)  # that was another suspicion, which was refuted
         self.states[node_id] = state
         self.changes += 1
         self._changed_at.pop(node_id, None)
@@ -98,7 +98,7 @@ class Table:
         return [self.states[node] for node, since_s in self._suspect_since_s.items() if now_s - since_s >= timeout_s]
 
     def forget(self, retention_s: float, now_s: float) -> list[NodeId]:
-        """Bury those that have been gone for that long."""
+        """Forget the nodes that have been gone for that long."""
         old = [node_id for node_id, since_s in self._gone_since_s.items() if now_s - since_s >= retention_s]
         for node_id in old:
             state = self.states.pop(node_id)
@@ -111,7 +111,7 @@ class Table:
     def _admit(self, heard: NodeState, now_s: float) -> NodeState | None:
         node_id = heard.node_id
         if self.digest_of(node_id).covers(heard.digest):
-            return None  # of a node that was forgotten, from before it was gone
+            return None  # from before a forgotten node was gone
         if heard.liveness.gone:
             self._bury(heard.digest)
             return None
@@ -132,7 +132,7 @@ class Table:
 
 
 def _since(times_s: dict[NodeId, float], node_id: NodeId, holds: bool, now_s: float) -> None:
-    """Note when something began to hold, and forget that when it does no longer."""
+    """Note when something became true, and forget that when it is true no longer."""
     if holds:
         times_s.setdefault(node_id, now_s)
     else:

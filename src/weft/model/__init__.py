@@ -1,18 +1,18 @@
-"""Values: what everything else is made of. Pure; nothing here does I/O, reads a clock or rolls dice.
+"""Values: what everything else is made of. Pure: nothing here does I/O, reads a clock or uses chance.
 
 Read in this order:
 
 - ``topic``: names of topics, the patterns that select them, and the definition of matching.
 - ``stream``: where an event is: stream, epoch, position, event identity; and which partition a key belongs to.
-- ``event`` and ``receipt``: what a publisher hands in and gets back.
-- ``batch``: events of one stream that were accepted together, the unit of everything that moves or is kept. Its format
-  is told from the outside in by ``batch_header`` (64 bytes), ``batch_compression``, ``batch_message`` and
-  ``batch_metadata`` (Arrow IPC, and how much of it is believed) and ``batch_schema`` (columns and bounds);
-  ``batch_columns`` makes the columns. Few and small events go without Arrow (``batch_few``), which is loaded when it
-  is first needed (``batch_arrow``).
+- ``event`` and ``receipt``: what a publisher sends and gets back.
+- ``batch``: events of one stream that were accepted together, the unit in which everything is moved and stored. These
+  files describe its format from the outside in: ``batch_header`` (64 bytes), ``batch_compression``, ``batch_message``
+  and ``batch_metadata`` (Arrow IPC, and how much of it we trust) and ``batch_schema`` (columns and bounds);
+  ``batch_columns`` makes the columns. A few small events do without Arrow (``batch_few``), which is loaded when it is
+  first needed (``batch_arrow``).
 
-Text and bytes from outside become values by ``parse_*`` and ``Batch.read_untrusted`` only. Topics, node ids and epochs
-are plain ``str`` and ``int`` at run time; the type checker sees to it that they went that way.
+Text and bytes from outside become values only through ``parse_*`` and ``Batch.read_untrusted``. Topics, node ids and
+epochs are plain ``str`` and ``int`` at run time; the type checker makes sure that they were parsed.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """``SCHEMA`` is Arrow's, which is loaded when somebody asks for it."""
+    """``SCHEMA`` needs Arrow, which is loaded at the first access."""
     if name != "SCHEMA":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from weft.model.batch_schema import SCHEMA

@@ -1,8 +1,9 @@
-"""The batch: events of one stream that were accepted together. What publishers send, the log keeps and readers get.
+"""The batch: events of one stream that were accepted together. Publishers send batches, the log stores them, and
+readers get them.
 
 A batch is a header of 64 bytes (batch_header) and one Arrow record batch message (batch_message) with a fixed schema
 (batch_schema), the latter optionally compressed (batch_compression). Everything works on whole columns; only iteration
-makes Python objects of single events. What needs Arrow for it is in batch_arrow.
+makes Python objects of single events. The parts that need Arrow are in batch_arrow.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ COMPRESSION_OF: Final[dict[Codec, Compression]] = {Codec.NONE: None, Codec.LZ4: 
 
 
 class Batch:
-    """An immutable batch. ``data`` is all of it, as it is sent and stored; columns are views of that."""
+    """An immutable batch. ``data`` has all its bytes, as they are sent and stored; columns are views of them."""
 
     __slots__ = ("_body", "_body_crc", "_data", "_few", "_head", "_rows")
 
@@ -56,11 +57,11 @@ class Batch:
         few: Few | None = None,
         body: pa.Buffer | bytes | memoryview = b"",
     ) -> None:
-        """For this module: batches are made by the class methods. Without ``data``, there is the ``body``."""
+        """Only this module calls this: use the class methods to make batches. Without ``data``, there is a ``body``."""
         self._head = head
-        self._data = data  # put together when it is first needed: many are placed or gathered before that
+        self._data = data  # put together when first needed: many are placed or gathered before
         self._body = body
-        self._body_crc = body_crc  # computed when it is first needed, as are the rows
+        self._body_crc = body_crc  # computed when it is first needed, like the rows
         self._rows = rows
         self._few = few
 
@@ -75,7 +76,7 @@ class Batch:
         sequence: int = 0,
         compression: Compression = None,
     ) -> Batch:
-        """A batch of events. Who still has columns had better use from_columns."""
+        """Make a batch of events. If you still have columns, use from_columns."""
         payloads, timestamps_us, keys, headers = _columns_of(events)
         return cls.from_columns(
             payloads, timestamps_us, keys, headers, producer=producer, sequence=sequence, compression=compression
@@ -93,7 +94,7 @@ class Batch:
         sequence: int = 0,
         compression: Compression = None,
     ) -> Batch:
-        """A batch of one list per column; one timestamp alone is for all events."""
+        """Make a batch of one list per column; a single timestamp is for all events."""
         if compression is None and (few := few_of(payloads, timestamps_us, keys, headers)) is not None:
             _check_producer(producer, sequence)
             try:
@@ -115,11 +116,10 @@ class Batch:
         sequence: int = 0,
         compression: Compression = None,
     ) -> Batch:
-        """A batch of Arrow data with a column ``payload`` and optionally ``timestamp``, ``key`` and ``headers``.
+        """Make a batch of Arrow data with a column ``payload`` and optionally ``timestamp``, ``key`` and ``headers``.
 
-        Types are cast where nothing is lost by it (text to binary, other units of time, large and dictionary types);
-        only nanoseconds are cut to microseconds.
-        ``timestamp_us`` is for data that has no ``timestamp``.
+        Types are cast where this loses nothing (text to binary, other units of time, large and dictionary types); only
+        nanoseconds are cut to microseconds. ``timestamp_us`` is for data that has no ``timestamp``.
         """
         from weft.model import batch_arrow
 
@@ -128,8 +128,8 @@ class Batch:
 
     @classmethod
     def restored(cls, data: pa.RecordBatch | pa.Table, base_offset: int) -> Batch:
-        """A batch of events that were in a log before and come back from elsewhere, at the offsets that they had:
-        checked as ``from_arrow`` does, and uncompressed."""
+        """Make a batch of events that were in a log before and come back from elsewhere, at their old offsets. They are
+        checked as in ``from_arrow``, and not compressed."""
         from weft.model import batch_arrow
 
         if not 0 <= base_offset <= OFFSET_MAX - data.num_rows:
@@ -138,10 +138,10 @@ class Batch:
 
     @classmethod
     def concat(cls, batches: Sequence[Batch], *, compression: Compression = None) -> Batch:
-        """The events of several batches as one, without a producer.
+        """Join the events of several batches into one without a producer.
 
         Either none has been placed yet (all have base offset 0), or each begins at the offset where the one before it
-        ends: other gaps and overlaps would change the offset of an event unseen.
+        ends: other gaps and overlaps would silently change the offsets of events.
         """
         if not batches:
             raise UsageError("a batch has at least one event", batches=0)
@@ -161,9 +161,9 @@ class Batch:
 
     @classmethod
     def read_untrusted(cls, data: bytes, known_as: Callable[[bytes], bytes] | None = None) -> Batch:
-        """The batch that ``data`` is, every rule of the format checked; raise only BadBatch, whatever the bytes.
+        """Read a batch and check every rule of the format. Raise only BadBatch, whatever the bytes.
 
-        ``known_as``: by which id its producer goes from here on.
+        ``known_as``: the id that its producer gets from here on.
         """
         head = unpack_untrusted(data, known_as)
         if len(data) > SMALL_BYTES_MAX:
@@ -186,20 +186,20 @@ class Batch:
 
     @classmethod
     def read_stored(cls, data: bytes) -> Batch:
-        """A batch that was checked before it was stored: only its header and length are looked at (BadBatch).
+        """Read a batch that was checked before it was stored: only its header and length are checked again (BadBatch).
 
-        ``intact`` says whether it still has the checksum it was stored with.
+        ``intact`` says whether its checksum still fits.
         """
         return cls(unpack_untrusted(data), data, None)
 
     @property
     def intact(self) -> bool:
-        """Whether the checksum fits. Always true of what read_untrusted returned."""
+        """Whether the checksum fits. Always true for batches from read_untrusted."""
         return crc_fits(self.data, self.body_crc)
 
     @property
     def data(self) -> bytes:
-        """All of it, as it is sent and stored."""
+        """All its bytes, as they are sent and stored."""
         if self._data is None:
             self._data = b"".join((self._head.pack(self.body_crc), self._body))
             self._body = b""
@@ -234,7 +234,7 @@ class Batch:
 
     @property
     def producer(self) -> bytes | None:
-        """Who made it, 16 bytes; with ``sequence``, what a retry is recognised by."""
+        """The producer's id, 16 bytes; together with ``sequence`` it identifies a retry."""
         return self._head.producer
 
     @property
@@ -246,19 +246,19 @@ class Batch:
         return COMPRESSION_OF[self._head.codec]
 
     def with_base_offset(self, offset: int) -> Batch:
-        """The same batch placed at ``offset``: one copy of the bytes, nothing is decoded."""
+        """The same batch placed at ``offset``: this copies the bytes once and decodes nothing."""
         if not 0 <= offset <= OFFSET_MAX - len(self):
             raise UsageError("offset out of range", offset=offset, events=len(self), limit=OFFSET_MAX)
         head = self._head
         return self._with_head(BatchHeader(head[0], offset, *head[2:]))
 
     def data_at(self, offset: int) -> bytes:
-        """``data`` of the same batch placed at ``offset``, which is in range: what a log keeps."""
+        """The bytes of the same batch placed at ``offset``, as a log stores it. The offset must be in range."""
         body = self._body if self._data is None else memoryview(self._data)[HEADER_BYTES:]
         return b"".join((self._head.pack_at(offset, self.body_crc), body))
 
     def with_producer(self, producer: bytes, sequence: int) -> Batch:
-        """The same events, not placed yet, as what this producer sends under this number; nothing is decoded."""
+        """The same events, not placed yet, as this producer sends them under this number; nothing is decoded."""
         _check_producer(producer, sequence)
         head = self._head
         return self._with_head(BatchHeader(head[0], 0, *head[2:6], producer, sequence))
@@ -279,7 +279,7 @@ class Batch:
 
     @property
     def few(self) -> Few | None:
-        """The columns as Python has them, if the events are few and small: much quicker than by Arrow."""
+        """The columns as Python lists, if the events are few and small: much faster than through Arrow."""
         if self._few is None and self._head.event_count <= FEW_MAX and self.size <= SMALL_BYTES_MAX:
             self._few = _few_untrusted(self._head, self.data[HEADER_BYTES:])
         return self._few
@@ -303,16 +303,16 @@ class Batch:
     # --- parts ---------------------------------------------------------------------------------------------------
 
     def rows(self, first_offset: int, end_offset: int | None = None) -> pa.RecordBatch:
-        """The rows from ``first_offset`` up to, not including, ``end_offset``: a view, not a copy.
+        """The rows from ``first_offset`` up to but not including ``end_offset``: a view, not a copy.
 
-        Offsets outside of the batch mean its ends, so that a range of a stream can be cut out of all its batches.
+        Offsets outside the batch stand for its ends, so that the same range can be applied to all batches of a stream.
         """
         first = max(first_offset - self.base_offset, 0)
         end = len(self) if end_offset is None else min(end_offset - self.base_offset, len(self))
         return self.record_batch.slice(first, max(end - first, 0))
 
     def slice(self, first_offset: int, end_offset: int | None = None, *, compression: Compression = None) -> Batch:
-        """The same rows as a batch of their own, without a producer: they are not what it sent."""
+        """The same rows as a batch of their own, without a producer, because the producer did not send it like this."""
         rows = self.rows(first_offset, end_offset)
         if not rows.num_rows:
             raise UsageError(
@@ -321,7 +321,7 @@ class Batch:
         return _assemble(rows, base_offset=max(first_offset, self.base_offset), compression=compression)
 
     def first_at(self, timestamp_us: int, first_offset: int) -> int | None:
-        """The offset of the first event at or after a time, from ``first_offset`` on; None: there is none."""
+        """The offset of the first event at or after a time, from ``first_offset`` on; None if there is none."""
         skipped = max(first_offset - self.base_offset, 0)
         if self.few is not None:
             later = enumerate(self.few.timestamps_us[skipped:], skipped)
@@ -332,7 +332,8 @@ class Batch:
         return None if found is None else self.base_offset + found
 
     def events_from(self, offset: int, end_offset: int | None = None) -> list[Event]:
-        """The events from ``offset`` on, up to, not including, ``end_offset``, for a reader that starts inside."""
+        """The events from ``offset`` on, up to but not including ``end_offset``, for a reader that starts inside the
+        batch."""
         if self.few is not None:
             end = None if end_offset is None else max(end_offset - self.base_offset, 0)
             return _few_events(self.few)[max(offset - self.base_offset, 0) : end]
@@ -354,15 +355,15 @@ class Batch:
 
     @property
     def body_crc(self) -> int:
-        """CRC-32C of all its events as they were sent, wherever it was placed since."""
+        """CRC-32C of all its events as they were sent, independent of where it was placed."""
         if self._body_crc is None:
             self._body_crc = _crc_of_body(self.data)
         return self._body_crc
 
 
 def few_bytes(payloads: Sequence[bytes], timestamps_us: Sequence[int], producer: bytes, sequence: int) -> bytes:
-    """``data`` of a batch of a few events without keys and headers, without a Batch in between; empty if they are not
-    few, or something is wrong with them: then ``Batch.from_columns`` knows what to do."""
+    """The bytes of a batch of a few events without keys and headers, made without a Batch object. Empty if there are
+    too many, or something is wrong with them: then use ``Batch.from_columns``."""
     count = len(payloads)
     if not 1 <= count <= FEW_MAX or set(map(type, payloads)) != BYTES or set(map(type, timestamps_us)) != INTEGERS:
         return b""
@@ -377,7 +378,7 @@ def few_bytes(payloads: Sequence[bytes], timestamps_us: Sequence[int], producer:
 
 
 def _within_time(batch: Batch) -> Batch:
-    """A batch of new events; those that were stored before there was a bound stay readable."""
+    """Check the times of new events. Events that were stored before there was a bound stay readable."""
     head = batch._head
     check_times_us(head[4], head[5])
     return batch
@@ -406,7 +407,7 @@ def _assemble_few(few: Few, base_offset: int, producer: bytes | None, sequence: 
 
 
 def _few_untrusted(head: BatchHeader, body: bytes | memoryview) -> Few | None:
-    """Of a body that is no copy, there is none: it is too large for that."""
+    """Read a few events; None if the body is a view and not a copy, because then it is too large for this."""
     if head.event_count > FEW_MAX or head.codec is not Codec.NONE or not isinstance(body, bytes):
         return None
     return batch_few.read_untrusted(body, head.event_count)
@@ -451,7 +452,7 @@ def _columns_of(
         things: Sequence[object] = events
         culprit = next(index for index, thing in enumerate(things) if not isinstance(thing, Event))
         raise UsageError(f"not an Event but {type(things[culprit]).__name__}", event=culprit) from None
-    # Mostly nobody uses them, and then the column costs nothing.
+    # Mostly nobody uses headers, and then the column costs nothing.
     some_keys = keys if keys.count(None) < len(keys) else None
     some_headers = headers if headers.count(None) < len(headers) else None
     return payloads, timestamps_us, some_keys, some_headers

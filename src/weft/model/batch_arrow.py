@@ -1,7 +1,7 @@
-"""What of a batch is done by Arrow: rows from its bytes, and its bytes from rows.
+"""The parts of a batch that need Arrow: rows from its bytes, and its bytes from rows.
 
-Loading pyarrow takes 0.15 s and 35 MB, and a few small events go without it (batch_few). So ``batch`` imports this
-module where it is needed and not before.
+Loading pyarrow takes 0.15 s and 35 MB, and a few small events do without it (batch_few). So ``batch`` imports this
+module only when it needs it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = [
 
 Compression = Literal["lz4", "zstd"] | None
 CODEC_OF: Final[dict[Compression, Codec]] = {None: Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
-WORTHWHILE: Final = 15 / 16  # what compression must come down to; for less no reader should have to pay
+WORTHWHILE: Final = 15 / 16  # compression must save at least this much; otherwise readers would pay for nothing
 
 
 class Body(NamedTuple):
-    """What follows the header of a batch, and what the header says of it."""
+    """What follows the header of a batch, and what the header says about it."""
 
     codec: Codec
     event_count: int
@@ -61,7 +61,7 @@ def _compressed(message: pa.Buffer, compression: Compression) -> tuple[Codec, pa
 
 
 def body_crc(data: bytes) -> int:
-    """Of all behind the header, without a copy: the checksum takes no memoryview."""
+    """The CRC-32C of everything behind the header, without a copy, although the checksum takes no memoryview."""
     return int(google_crc32c.value(pa.py_buffer(data).slice(HEADER_BYTES)))
 
 
@@ -71,15 +71,15 @@ def read_rows(head: BatchHeader, data: bytes) -> pa.RecordBatch:
 
 
 def read_rows_untrusted(head: BatchHeader, data: bytes) -> pa.RecordBatch:
-    """The rows, every rule of the format checked; raise only BadBatch, whatever the bytes."""
+    """Read the rows and check every rule of the format. Raise only BadBatch, whatever the bytes."""
     message = decompress_untrusted(pa.py_buffer(data).slice(HEADER_BYTES), head.codec)
     return batch_message.read_untrusted(message, head.event_count, head.timestamp_us_min, head.timestamp_us_max)
 
 
 def concat(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """All rows as one; UsageError if they are too much for one batch."""
+    """Join all rows; UsageError if they are too many for one batch."""
     size = sum(rows.nbytes for rows in parts)
-    if size > 2 * MESSAGE_BYTES_MAX:  # before it is copied; what a batch holds exactly is checked at its end
+    if size > 2 * MESSAGE_BYTES_MAX:  # before it is copied; the exact bound of a batch is checked at the end
         count = sum(rows.num_rows for rows in parts)
         raise UsageError("too much for one batch", events=count, bytes=size, limit=MESSAGE_BYTES_MAX)
     (rows,) = pa.Table.from_batches(parts).combine_chunks().to_batches()
@@ -100,10 +100,10 @@ def events_of(rows: pa.RecordBatch) -> list[Event]:
 
 
 def header_values(headers: pa.MapArray, name: str) -> list[str]:
-    """What these events have in one header, each value once, in the order of the events; nothing is made per event."""
+    """The values of one header in these events, each once, in the order of the events; nothing is made per event."""
     if headers.null_count == len(headers):
         return []
-    first, end = headers.offsets[0].as_py(), headers.offsets[-1].as_py()  # of a slice, those of its own
+    first, end = headers.offsets[0].as_py(), headers.offsets[-1].as_py()  # of a slice, those of its own entries
     names, values = headers.keys.slice(first, end - first), headers.items.slice(first, end - first)
     found: list[str] = values.filter(pc.equal(names, name)).unique().to_pylist()
     return found

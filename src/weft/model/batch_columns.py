@@ -1,7 +1,7 @@
-"""What publishers have, Python lists or Arrow data of a similar shape, made into rows with the schema of a batch.
+"""Turning what publishers have, Python lists or similar Arrow data, into rows with the schema of a batch.
 
-Mistakes are the caller's here: UsageError, with the index of the event. Nothing is looked at event by event in Python
-until something is known to be wrong.
+Mistakes are the caller's here, so they raise UsageError with the index of the event. Python looks at single events only
+once something is known to be wrong.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def rows_of_lists(
     keys: Sequence[bytes | None] | None,
     headers: Sequence[Headers | None] | None,
 ) -> pa.RecordBatch:
-    """Rows of one list per column; a single timestamp is for all of them."""
+    """Rows from one list per column; a single timestamp is for all of them."""
     count = len(payloads)
     _check_count(count)
     for name, column in (("timestamps", timestamps_us), ("keys", keys), ("headers", headers)):
@@ -47,28 +47,28 @@ def rows_of_lists(
         _raise_first_mistake(payloads, timestamps_us, keys, headers)
         raise UsageError("these events cannot be made into a batch", reason=error) from error
     rows = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-    # There are no nulls where there cannot be any, and without these columns only a long payload can be too much.
+    # Nothing is null where it must not be, and without the other columns only a long payload can exceed a bound.
     if (keys or headers or columns[-1].nbytes > EVENT_PAYLOAD_BYTES_MAX) and (fault := find_excess(rows)):
         raise UsageError(fault.what, **fault.facts)
     return rows
 
 
 def rows_of_arrow(data: pa.RecordBatch | pa.Table, timestamp_us: int | None) -> pa.RecordBatch:
-    """Rows of Arrow data whose columns have our names, and types that can be cast to ours without loss."""
+    """Rows from Arrow data whose columns have our names, and types that can be cast to ours without loss."""
     _check_count(data.num_rows)
     names = data.schema.names
     if unknown := set(names) - set(SCHEMA.names):
         raise UsageError("no such column in a batch", column=", ".join(sorted(unknown)), known=", ".join(SCHEMA.names))
     if len(set(names)) < len(names):
         raise UsageError("column given twice", columns=", ".join(names))
-    if data.nbytes > 2 * BATCH_BYTES_MAX:  # before it is copied; what a batch holds exactly is checked at its end
+    if data.nbytes > 2 * BATCH_BYTES_MAX:  # before it is copied; the exact bound of a batch is checked at the end
         raise UsageError("too much for one batch", bytes=data.nbytes, limit=BATCH_BYTES_MAX)
     rows = pa.RecordBatch.from_arrays([_cast(data, field, timestamp_us) for field in SCHEMA], schema=SCHEMA)
     try:
         rows.validate(full=True)
     except pa.ArrowException as error:
         raise UsageError("invalid Arrow data", reason=error) from None
-    # Written and read back: slices are gone, every column begins where its buffers do.
+    # Written and read back, so that slices are gone and every column begins where its buffers do.
     rows = batch_message.read(batch_message.write(rows))
     if fault := find_null(rows) or find_excess(rows):
         raise UsageError(fault.what, **fault.facts)
@@ -83,7 +83,7 @@ def _check_count(count: int) -> None:
 def _timestamp_column(timestamps_us: Sequence[int] | int, count: int) -> pa.Array:
     if isinstance(timestamps_us, int):
         return pa.repeat(pa.scalar(timestamps_us, pa.int64()), count)
-    # Not pa.array, which takes 1.5 for 1.
+    # Not pa.array, which takes 1.5 and makes it 1.
     return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(array("q", timestamps_us))])
 
 
@@ -110,7 +110,7 @@ def _headers_column(headers: Sequence[Headers | None] | None, count: int) -> pa.
 
 
 def _payload_column(payloads: Sequence[bytes]) -> pa.Array:
-    # Joined here, for pa.array would take text as well and encode it without a word.
+    # Joined here, because pa.array would silently accept and encode text.
     data = b"".join(payloads)
     if len(data) > BATCH_BYTES_MAX:
         longest = max(range(len(payloads)), key=lambda event: len(payloads[event]))
@@ -123,14 +123,14 @@ def _payload_column(payloads: Sequence[bytes]) -> pa.Array:
 
 
 def _check_types(values: Sequence[object], kinds: tuple[type, ...]) -> None:
-    # By the few types there are, not by value. pa.array would turn text into bytes and bytes into text.
+    # Checked by the few types that occur, not by value: pa.array would turn text into bytes and bytes into text.
     for kind in set(map(type, values)):
         if not issubclass(kind, kinds):
             raise TypeError(kind.__name__)
 
 
 def _cast(data: pa.RecordBatch | pa.Table, field: pa.Field, timestamp_us: int | None) -> pa.Array:
-    """One column of the data as ours; nulls or the one timestamp if there is none."""
+    """One column of the data with our type. If it is missing, it has nulls, or the single timestamp."""
     if field.name not in data.schema.names:
         if field.nullable:
             return pa.nulls(data.num_rows, field.type)
@@ -144,7 +144,7 @@ def _cast(data: pa.RecordBatch | pa.Table, field: pa.Field, timestamp_us: int | 
         column = column.combine_chunks()
     try:
         if pa.types.is_timestamp(column.type):
-            # Nanoseconds, which is what pandas has, lose what is below a microsecond; nothing else may be lost.
+            # Nanoseconds, which pandas uses, lose everything below a microsecond; nothing else may be lost.
             column = column.cast(pa.timestamp("us", column.type.tz), safe=column.type.unit != "ns")
         return column.cast(field.type)
     except pa.ArrowException as error:
@@ -159,7 +159,7 @@ def _raise_first_mistake(
     keys: Sequence[Any] | None,
     headers: Sequence[Any] | None,
 ) -> None:
-    """Name the first event that could not be converted: called when it is known that there is one."""
+    """Name the first event that could not be converted. Called only when there is one."""
     for event, payload in enumerate(payloads):
         mistake = (
             _mistake_in_payload(payload)

@@ -1,6 +1,6 @@
 """Compression of a whole batch: the body is then ``message_bytes:u32`` and the compressed Arrow message.
 
-LZ4 is the frame format, Zstandard a frame. The length is checked before a byte is allocated, and it must be exact.
+LZ4 uses the frame format, Zstandard one frame. The length is checked before a byte is allocated, and it must be exact.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from weft.model.batch_header import HEADER_BYTES, MESSAGE_BYTES_MAX, MESSAGE_LEN
 
 
 def compress(message: pa.Buffer, codec: Codec) -> bytes:
-    """The body that holds ``message``."""
+    """Make the body that holds ``message``."""
     assert codec is not Codec.NONE, "an uncompressed body is the message itself"
     return MESSAGE_LENGTH.pack(message.size) + bytes(pa.compress(message, codec=codec.name.lower(), asbytes=True))
 
 
 def decompress_untrusted(body: pa.Buffer, codec: Codec) -> pa.Buffer:
-    """The message in a body; raise only BadBatch."""
+    """Take the message out of a body; raise only BadBatch."""
     if codec is Codec.NONE:
         return body
     if body.size < MESSAGE_LENGTH.size:
@@ -41,13 +41,13 @@ def _decompress(compressed: pa.Buffer, length: int, codec: Codec) -> pa.Buffer:
         case Codec.NONE:
             return compressed
         case Codec.LZ4:
-            # Not pa.decompress: it does not tell how much came out, and hands over the rest of its buffer, which
-            # holds whatever was in that memory before, as if it were part of the message. One byte more is asked for,
-            # so that a message longer than stated shows, too.
+            # Not pa.decompress: it does not say how much came out, and returns the rest of its buffer, with whatever
+            # that memory held before, as if it were part of the message. This asks for one byte more, so that a message
+            # longer than stated is noticed, too.
             return pa.CompressedInputStream(pa.BufferReader(compressed), "lz4").read_buffer(length + 1)
         case Codec.ZSTD:
-            # Not a stream: that would allocate the window a frame asks for, up to 128 MiB. In one go there is none,
-            # and Arrow does refuse any length but the stated one here.
+            # Not a stream: that would allocate the window that a frame asks for, up to 128 MiB. Decompressing in one go
+            # needs no window, and here Arrow does refuse any length but the stated one.
             return pa.decompress(compressed, length, codec="zstd")
         case _:
             assert_never(codec)

@@ -1,9 +1,9 @@
 """A few events as an Arrow message without pyarrow: byte for byte what pyarrow writes, in a thirtieth of its time.
 
-pyarrow takes about 100 µs to make a message, and 50 µs to check one, however little is in it; most of an event that is
-published alone would be that. Our schema is fixed, so for few events the message is laid out here by hand. To read one
-is to take the events out and to lay them out again: a message that is what we would have written has nothing wrong with
-it. Whatever differs (other writers pad otherwise) is pyarrow's to judge.
+pyarrow takes about 100 µs to make a message and 50 µs to check one, however little is in it. That would be most of the
+cost of an event that is published alone. Our schema is fixed, so for a few events the message is laid out here by hand.
+Reading takes the events out and lays them out again: a message equal to what we would write is a valid one. pyarrow
+checks all others, because other writers pad differently.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from weft.limits import (
 )
 from weft.model.batch_metadata import BUFFERS, I64, NODES, USUAL, USUAL_FORM
 
-FEW_MAX: Final = 64  # events; for more pyarrow is as fast
-SMALL_BYTES_MAX: Final = 64 * KIB  # of a message that is read by copying it; larger ones are pyarrow's, too
+FEW_MAX: Final = 64  # events; for more, pyarrow is as fast
+SMALL_BYTES_MAX: Final = 64 * KIB  # of a message that is read by copying it; larger ones are left to pyarrow, too
 PREFIX: Final = struct.Struct("<Ii").pack(0xFFFFFFFF, USUAL.size)
 BODY_AT: Final = len(PREFIX) + USUAL.size
 NODES_AT: Final = BODY_AT - NODES.size
@@ -40,7 +40,7 @@ Headers = Mapping[str, str]
 
 
 class Few(NamedTuple):
-    """The columns of a few events; None: no event has any."""
+    """The columns of a few events. None: no event has a value in this column."""
 
     payloads: Sequence[bytes]
     timestamps_us: Sequence[int]
@@ -49,19 +49,21 @@ class Few(NamedTuple):
 
     @property
     def time_range(self) -> tuple[int, int]:
-        """The least and the greatest timestamp."""
+        """The smallest and the greatest timestamp."""
         if len(self.timestamps_us) == 1:
             return self.timestamps_us[0], self.timestamps_us[0]
         return min(self.timestamps_us), max(self.timestamps_us)
 
     @property
     def is_bare(self) -> bool:
-        """Neither keys nor headers. What was read is usual then: of the right types, and bounded by its length."""
+        """Whether there are neither keys nor headers. Such a message that was read has the right types, and its length
+        bounds it."""
         return self.keys is None and self.headers is None
 
     @property
     def is_usual(self) -> bool:
-        """Of the right types and within all bounds. If not, whoever knows the bounds one by one says what is wrong."""
+        """Whether it has the right types and is within all bounds. If not, the code that knows each bound says what is
+        wrong."""
         return (
             1 <= len(self.payloads) <= FEW_MAX
             and set(map(type, self.payloads)) == BYTES
@@ -78,7 +80,7 @@ def few_of(
     keys: Sequence[bytes | None] | None,
     headers: Sequence[Headers | None] | None,
 ) -> Few | None:
-    """The events of these columns, if they are few, small, and nothing is wrong with them."""
+    """The events of these columns, if they are few and small and nothing is wrong with them."""
     count = len(payloads)
     if count > FEW_MAX:
         return None
@@ -109,19 +111,19 @@ def _are_usual_headers(headers: Headers | None) -> bool:
 
 
 def write(few: Few) -> bytes:
-    """The message of one to FEW_MAX events. Types and bounds are the caller's to check."""
+    """Make the message of 1 to FEW_MAX events. The caller checks types and bounds."""
     if few.keys is None and few.headers is None:
         return _bare(len(few.payloads)).write(few.payloads, few.timestamps_us)
     return _write(few)
 
 
 def write_bare(payloads: Sequence[bytes], timestamps_us: Sequence[int]) -> bytes:
-    """The same of events without keys and headers."""
+    """Do the same for events without keys and headers."""
     return _bare(len(payloads)).write(payloads, timestamps_us)
 
 
 def read_untrusted(message: bytes, count: int) -> Few | None:
-    """The events of a message, if it is exactly as ``write`` writes one of so many events; None: it is not."""
+    """Read the events of a message, if it is exactly what ``write`` makes of them; otherwise None."""
     if not 1 <= count <= FEW_MAX or not BODY_AT <= len(message) <= SMALL_BYTES_MAX:
         return None
     try:
@@ -138,7 +140,7 @@ def read_untrusted(message: bytes, count: int) -> Few | None:
 
 
 class _Bare:
-    """Messages of so many events without keys and headers differ in the times and the payloads alone."""
+    """Messages of a given number of events without keys and headers. They differ only in times and payloads."""
 
     __slots__ = ("_data_at", "_head", "_offsets", "_offsets_at", "_parts", "_times")
 
@@ -165,16 +167,16 @@ class _Bare:
         return b"".join((self._head(size), times, self._parts[3], offsets, data, b"\0" * (-size & 7)))
 
     def _make_head(self, size: int) -> bytes:
-        """All before the times. Apart from the number of events it depends on how many bytes of payloads there are."""
+        """Everything before the times. It depends only on the number of events and the size of the payloads."""
         first, second, third, _ = self._parts
         body_bytes = self._data_at - BODY_AT + size + (-size & 7)
         return b"".join((first, I64.pack(body_bytes), second, I64.pack(size), third))
 
     def read_untrusted(self, message: bytes) -> Few | None:
-        """None if it is not one of these: if ``write`` would write these events in any other way."""
+        """None if ``write`` would write these events in any other way."""
         at = BODY_AT + self._times.size
         if not message.startswith(self._parts[3], at) or len(message) < self._data_at:
-            return None  # mostly one with keys or headers
+            return None  # mostly it has keys or headers
         starts = self._offsets.unpack_from(message, self._offsets_at)
         size = starts[-1]
         end = self._data_at + size
@@ -183,7 +185,7 @@ class _Bare:
         if len(starts) > OFFSETS_OF_ONE and any(start > stop for start, stop in pairwise(starts)):
             return None
         if message[self._offsets_at : self._data_at] != self._offsets.pack(*starts):
-            return None  # their padding is not zero
+            return None  # its padding is not zero
         if not message.endswith(PADDINGS[-size & 7]):
             return None
         return Few(_pieces(message[self._data_at : end], starts), self._times.unpack_from(message, BODY_AT), None, None)
@@ -252,7 +254,7 @@ def _message(count: int, buffers: Sequence[bytes], nodes: Sequence[int]) -> byte
 
 
 def _read(message: bytes, count: int, nodes: Sequence[int]) -> Few:
-    """What a message seems to hold. That it is wrong shows when it is written again."""
+    """Read what a message seems to hold. If it is wrong, writing it again shows that."""
     places = BUFFERS.unpack_from(message, BUFFERS_AT)
     buffers = [
         message[BODY_AT + place : BODY_AT + place + size] if place >= 0 <= size else b""
@@ -285,7 +287,7 @@ def _padding(size: int) -> int:
 
 
 def _starts(pieces: Sequence[bytes]) -> list[int]:
-    """Where each begins, and where the last one ends."""
+    """Where each piece begins, and where the last one ends."""
     if len(pieces) == 1:
         return [0, len(pieces[0])]
     starts, at = [0], 0
@@ -314,7 +316,7 @@ def _bits(flags: Sequence[bool]) -> bytes:
 
 
 def _given(bits: bytes, count: int) -> list[bool]:
-    """No bits at all: every one is given."""
+    """Read the bits; without any, every value is given."""
     number = int.from_bytes(bits, "little") if bits else -1
     return [bool(number >> place & 1) for place in range(count)]
 

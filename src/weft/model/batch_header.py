@@ -10,17 +10,17 @@ at      type  meaning
 8       u64   offset of the first event; 0 until the origin has placed the batch
 16      u32   number of events, at least 1
 20      u32   length of the body in bytes: all that follows this header
-24      i64   the least timestamp of the events, in µs since 1970 (UTC)
+24      i64   the smallest timestamp of the events, in µs since 1970 (UTC)
 32      i64   the greatest
 40      16    producer id; all zero: none
 56      u64   producer sequence, the producer's number for this batch; 0 without a producer
 ======  ====  =====================================================================================================
 
-The timestamps are the extremes, not those of the first and last event: events of a batch need not be in order of time,
-and a time index has to know which batches cannot hold anything after (or before) a moment.
+The timestamps are the extremes, not those of the first and last event: events of a batch need not be ordered by time,
+and a time index has to know which batches hold nothing after (or before) a moment.
 
-The checksum takes the body first: placing a batch at an offset changes only the header, so that the sum of the body,
-once known, need not be computed again.
+The checksum covers the body first: placing a batch at an offset changes only the header, so the sum of the body need
+not be computed again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from weft.limits import BATCH_BYTES_MAX, BATCH_EVENTS_MAX, OFFSET_MAX
 LAYOUT: Final = struct.Struct("<BBHIQIIqq16sQ")
 HEADER_BYTES: Final = LAYOUT.size
 FLAGS_AT: Final = 1
-MESSAGE_LENGTH: Final = struct.Struct("<I")  # before a compressed message: how long it is when it is not
+MESSAGE_LENGTH: Final = struct.Struct("<I")  # before a compressed message: its length when it is not compressed
 MESSAGE_BYTES_MAX: Final = BATCH_BYTES_MAX - HEADER_BYTES  # a batch is bounded as if it were not compressed
 CRC_AT: Final = 4
 CRC_BYTES: Final = 4
@@ -59,7 +59,7 @@ NOBODYS_CRC: Final = google_crc32c.value(NOBODYS)
 
 
 class BadBatch(PeerError):
-    """Bytes that are not a batch. ``at``, where given, counts from the start of the batch or of its Arrow message."""
+    """Bytes that are not a batch. ``at``, if given, counts from the start of the batch or of its Arrow message."""
 
 
 class Codec(IntEnum):
@@ -74,7 +74,8 @@ CODECS: Final = {codec.value: codec for codec in Codec}
 
 
 class BatchHeader(NamedTuple):
-    """What the header says. A tuple: one is made for every batch read, and one more for every batch placed."""
+    """What the header says. It is a tuple because one is made for every batch read, and one more for every batch
+    placed."""
 
     codec: Codec
     base_offset: int
@@ -86,11 +87,11 @@ class BatchHeader(NamedTuple):
     sequence: int
 
     def pack(self, body_crc: int) -> bytes:
-        """The header in front of a body with this CRC-32C."""
+        """Make the header in front of a body with this CRC-32C."""
         return self.pack_at(self.base_offset, body_crc)
 
     def pack_at(self, offset: int, body_crc: int) -> bytes:
-        """The same of the batch placed there."""
+        """Make the header of the same batch at this offset."""
         codec, _, count, size, least, greatest, producer, sequence = self
         return packed_header(codec, offset, count, size, least, greatest, producer or NO_PRODUCER, sequence, body_crc)
 
@@ -106,19 +107,19 @@ def packed_header(
     sequence: int,
     body_crc: int,
 ) -> bytes:
-    """The bytes in front of a body with this CRC-32C."""
+    """Make the bytes in front of a body with this CRC-32C."""
     fields = (offset, count, size, least_us, greatest_us, producer, sequence)
     crc = google_crc32c.extend(body_crc, LAYOUT.pack(VERSION, codec, 0, 0, *fields))
     return LAYOUT.pack(VERSION, codec, 0, crc, *fields)
 
 
-_make_header = BatchHeader._make  # from a tuple: half of what its constructor takes
+_make_header = BatchHeader._make  # from a tuple: half the time of its constructor
 
 
 def unpack_untrusted(data: bytes, known_as: Callable[[bytes], bytes] | None = None) -> BatchHeader:
-    """The header of a whole batch, everything but its checksum checked; raise only BadBatch.
+    """Read the header of a whole batch, and check everything except its checksum. Raise only BadBatch.
 
-    ``known_as``: by which id its producer goes from here on; then it is not placed yet, whatever it says.
+    ``known_as``: the id that its producer gets from here on. Then the batch counts as not placed, whatever it says.
     """
     if not HEADER_BYTES < len(data) <= BATCH_BYTES_MAX:
         raise BadBatch("not the size of a batch", bytes=len(data), least=HEADER_BYTES + 1, limit=BATCH_BYTES_MAX)
@@ -160,16 +161,16 @@ def events_from(data: bytes, offset: int) -> int:
 
 
 def extent(data: bytes) -> tuple[int, int, int]:
-    """Of such a batch: the offset of its first event, how many there are, and the least timestamp."""
+    """The offset of such a batch's first event, the number of its events, and their smallest timestamp."""
     base, count, _, least_us = EXTENT.unpack_from(data, PLACE_AT)
     return base, count, least_us
 
 
 def header_without_producer(data: bytes) -> bytes:
-    """The header of a batch that was checked before, as it is without a producer; the body stays as it is.
+    """The header of a batch that was checked before, without the producer; the body stays as it is.
 
-    Checksums of two texts of one length differ as that of their difference does from that of zeros. Producer and
-    sequence are the last bytes that the checksum sees, so only those have to be looked at, and not the body.
+    The checksums of two texts of the same length differ by the checksum of their difference. Producer and sequence are
+    the last bytes that the checksum covers, so only these have to be computed, and not the body.
     """
     named = data[PRODUCER_AT:HEADER_BYTES]
     if named == NOBODYS:
@@ -180,13 +181,13 @@ def header_without_producer(data: bytes) -> bytes:
 
 
 def crc_fits(data: bytes, body_crc: int) -> bool:
-    """Whether the checksum in the header is right, given that of the body."""
+    """Whether the checksum in the header is right, given the checksum of the body."""
     before, stated, after = CHECKED.unpack_from(data)
     return bool(google_crc32c.extend(body_crc, b"%b\0\0\0\0%b" % (before, after)) == stated)
 
 
 def message_bytes_untrusted(data: bytes) -> int:
-    """How long a batch claims to be when it is not compressed: what reading it costs. Nothing is checked."""
+    """How long a batch claims to be when it is not compressed, which is what reading it costs. Nothing is checked."""
     if len(data) < HEADER_BYTES + MESSAGE_LENGTH.size or data[FLAGS_AT] == Codec.NONE:
         return len(data)
     (length,) = MESSAGE_LENGTH.unpack_from(data, HEADER_BYTES)

@@ -1,15 +1,14 @@
-"""The Arrow message in a batch: written and read by pyarrow, but looked through here before pyarrow sees it.
+"""The Arrow message in a batch: pyarrow writes and reads it, but we check it here before pyarrow sees it.
 
 It is one encapsulated IPC message of kind RecordBatch, metadata version 5, without a schema message (the schema is
 fixed, see batch_schema) and without Arrow's own buffer compression (a batch is compressed as a whole)::
 
     0xFFFFFFFF:u32 metadata_bytes:i32 metadata:flatbuffer body
 
-pyarrow believes several numbers in the metadata: a compressed buffer, for one, is allocated by the length it claims
-before anything in it is looked at. So the metadata is read here first (batch_metadata), and only the one content that
-our schema allows is let through, with buffers that lie in the body one behind the other. What the buffers hold is then
-pyarrow's to check (``validate(full=True)``): that offsets are in order and in range, that text is UTF-8, that null
-counts are true.
+pyarrow believes several numbers in the metadata: for example, it allocates a compressed buffer by the length that the
+metadata claims. So the metadata is read here first (batch_metadata), and only the content that our schema allows is let
+through, with buffers that lie in the body one behind the other. Then pyarrow checks what the buffers hold
+(``validate(full=True)``): that offsets are ordered and in range, that text is UTF-8, that null counts are true.
 """
 
 from __future__ import annotations
@@ -36,17 +35,18 @@ REASON_CHARACTERS_MAX: Final = 200
 
 
 def write(rows: pa.RecordBatch) -> pa.Buffer:
-    """The message for rows that have SCHEMA."""
+    """Make the message for rows that have SCHEMA."""
     return rows.serialize()
 
 
 def read(message: pa.Buffer) -> pa.RecordBatch:
-    """The rows of a message that is known to be good. Nothing is copied."""
+    """Read the rows of a message that is known to be valid. Nothing is copied."""
     return pa.ipc.read_record_batch(message, SCHEMA)
 
 
 def read_untrusted(message: pa.Buffer, count: int, timestamp_us_min: int, timestamp_us_max: int) -> pa.RecordBatch:
-    """The rows of a message from outside, everything checked, also what is known of them; raise only BadBatch."""
+    """Read the rows of a message from outside. Check everything, including the count and the times; raise only
+    BadBatch."""
     stated = _check_untrusted(message, count)
     try:
         rows = pa.ipc.read_record_batch(message, SCHEMA)
@@ -54,7 +54,7 @@ def read_untrusted(message: pa.Buffer, count: int, timestamp_us_min: int, timest
     except (pa.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0][:REASON_CHARACTERS_MAX]
         raise BadBatch("Arrow refuses the message", reason=reason) from None
-    # To look at a column through pyarrow costs more than to validate all of them: what the metadata answers is not
+    # Looking at a column through pyarrow costs more than validating all of them. So what the metadata answers is not
     # asked again, and timestamps are read where they are.
     if _may_exceed(stated, count) and (fault := find_excess(rows)):
         raise BadBatch(fault.what, **fault.facts)
@@ -65,13 +65,13 @@ def read_untrusted(message: pa.Buffer, count: int, timestamp_us_min: int, timest
 
 
 def _may_exceed(stated: batch_metadata.Numbers, count: int) -> bool:
-    """Whether any event could be over its bounds: that takes keys, headers or a long payload."""
+    """Whether any event could exceed its bounds: that takes keys, headers or a long payload."""
     key_nulls, header_nulls = stated.nodes[3], stated.nodes[5]
     return key_nulls < count or header_nulls < count or stated.buffers[-1] > EVENT_PAYLOAD_BYTES_MAX
 
 
 def _check_untrusted(message: pa.Buffer, count: int) -> batch_metadata.Numbers:
-    """What the metadata states: ``count`` rows of our schema within the message, or BadBatch."""
+    """Check that the metadata states ``count`` rows of our schema within the message; BadBatch if not."""
     if message.size < PREFIX.size:
         raise BadBatch("message is cut off", need=PREFIX.size, have=message.size)
     continuation, metadata_bytes = PREFIX.unpack_from(message)

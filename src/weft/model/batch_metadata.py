@@ -1,7 +1,8 @@
-"""The numbers in the metadata of an Arrow record batch message, read from a flatbuffer that anybody may have written.
+"""Reading the numbers in the metadata of an Arrow record batch message, from a flatbuffer that anybody may have
+written.
 
 A flatbuffer is a graph of tables and vectors that point at each other. A table begins with its distance from its
-vtable, which says where in the table each field is, if it is there at all. Two tables and two vectors concern us::
+vtable, which says where in the table each field is, if it is there at all. Two tables and two vectors matter here::
 
     vtable: vtable_bytes:u16 table_bytes:u16 slot:u16* (distance of the field from the start of the table; 0: absent)
 
@@ -41,8 +42,8 @@ NODES: Final = struct.Struct(f"<{2 * NODES_COUNT}q")
 BUFFERS_COUNT: Final = 17
 BUFFERS: Final = struct.Struct(f"<{2 * BUFFERS_COUNT}q")
 
-# How pyarrow arranges all this for our schema: pieces of form, which never change, and between them the numbers. Most
-# batches come from pyarrow and need no walk. (form bodyLength form length form buffers form nodes)
+# How pyarrow arranges all this for our schema: fixed pieces, and between them the numbers. Most batches come from
+# pyarrow and need no walk. (form bodyLength form length form buffers form nodes)
 USUAL: Final = struct.Struct(f"<32sq24sq8s{BUFFERS.size}s8s{NODES.size}s")
 USUAL_FORM: Final = tuple(
     map(
@@ -58,7 +59,7 @@ USUAL_FORM: Final = tuple(
 
 
 class Numbers(NamedTuple):
-    """What the metadata states. Nodes and buffers are flat: two numbers for each."""
+    """What the metadata states. Nodes and buffers are flat lists: two numbers for each."""
 
     body_bytes: int
     rows: int
@@ -67,7 +68,7 @@ class Numbers(NamedTuple):
 
 
 def read_untrusted(metadata: bytes) -> Numbers:
-    """The numbers of a record batch with our columns; raise only BadBatch."""
+    """Read the numbers of a record batch with our columns; raise only BadBatch."""
     if len(metadata) == USUAL.size:
         parts = USUAL.unpack(metadata)
         if parts[::2] == USUAL_FORM:
@@ -77,7 +78,7 @@ def read_untrusted(metadata: bytes) -> Numbers:
 
 
 def walk_untrusted(metadata: bytes) -> Numbers:
-    """The same for any arrangement."""
+    """Do the same for any arrangement."""
     walk = _Walk(metadata)
     version, kind, batch, body, custom = walk.fields(walk.target(0))
     if not version or walk.number(I16, version) != METADATA_V5:
@@ -102,7 +103,7 @@ def walk_untrusted(metadata: bytes) -> Numbers:
 
 
 class _Walk:
-    """Reads what positions in a flatbuffer point at, each position checked; raises BadBatch."""
+    """Reads what positions in a flatbuffer point at. Every position is checked; raises BadBatch."""
 
     __slots__ = ("metadata",)
 
@@ -118,11 +119,11 @@ class _Walk:
         return int(self.read(layout, at)[0])
 
     def target(self, at: int) -> int:
-        """Where the table or vector is that the reference at ``at`` means."""
+        """Where the table or vector is to which the reference at ``at`` points."""
         return at + self.number(U32, at)
 
     def fields(self, table: int) -> list[int]:
-        """Where the five fields of the table are, 0 for one that is absent."""
+        """Where the five fields of the table are, 0 for an absent one."""
         vtable = table - self.number(I32, table)
         vtable_bytes, _ = self.read(VTABLE_HEAD, vtable)
         count, odd = divmod(vtable_bytes - VTABLE_HEAD.size, 2)
@@ -132,7 +133,7 @@ class _Walk:
         return [table + slot if slot else 0 for slot in slots] + [0] * (FIELDS - count)
 
     def vector(self, at: int, count: int, layout: struct.Struct) -> tuple[int, ...]:
-        """The numbers of the vector that the reference at ``at`` means; it must have ``count`` elements."""
+        """The numbers of the vector to which the reference at ``at`` points; it must have ``count`` elements."""
         vector = self.target(at)
         found = self.number(U32, vector)
         if found != count:

@@ -9,7 +9,7 @@ headers    map<utf8, utf8>   names are unique within an event, values are not nu
 payload    binary, not null  the event itself
 =========  ================  =======================================================================
 
-``find_null`` and ``find_excess`` look for an event that breaks a rule, and cost nothing per event unless a column is
+``find_null`` and ``find_excess`` look for an event that breaks a rule. They cost nothing per event unless a column is
 large enough to hold one.
 """
 
@@ -42,19 +42,19 @@ Offsets = np.ndarray[tuple[int], np.dtype[np.int32]]
 
 
 class Fault(NamedTuple):
-    """An event that cannot be in a batch, and why."""
+    """An event that cannot be in a batch, and the reason."""
 
     what: str
     facts: dict[str, int]
 
 
 def time_range(times: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[int, int]:
-    """The least and the greatest timestamp."""
+    """The smallest and the greatest timestamp."""
     return int(np.minimum.reduce(times)), int(np.maximum.reduce(times))
 
 
 def find_null(rows: pa.RecordBatch) -> Fault | None:
-    """The first event that lacks what it must have. ``rows`` have SCHEMA, except that nobody looked for nulls yet."""
+    """The first event that lacks a required value. ``rows`` have SCHEMA, except that nulls were not checked yet."""
     for index, what in ((0, "event without a timestamp"), (3, "event without a payload")):
         column = rows.column(index)
         if column.null_count:
@@ -66,7 +66,7 @@ def find_null(rows: pa.RecordBatch) -> Fault | None:
 
 
 def find_excess(rows: pa.RecordBatch) -> Fault | None:
-    """The first event found over its bounds. ``rows`` were made or read as a whole: no slices."""
+    """The first event that exceeds its bounds. ``rows`` were made or read as a whole: no slices."""
     keys, headers = rows.column(1), rows.column(2)
     if keys.null_count < len(rows) and (fault := _find_long("key too long", _offsets(keys), EVENT_KEY_BYTES_MAX)):
         return fault
@@ -93,7 +93,8 @@ def _find_bad_headers(headers: pa.MapArray) -> Fault | None:
 
 
 def _first_repeated(names: pa.StringArray, starts: Offsets) -> int | None:
-    """An entry whose name its event has already: two readers could see different values of such a header."""
+    """An entry whose event has another entry of the same name: two readers could see different values of such a
+    header."""
     if _are_alike(names, starts):
         one = names.slice(int(starts[0]), int(starts[1] - starts[0])).to_pylist()
         if len(set(one)) == len(one):
@@ -122,7 +123,7 @@ def _are_alike(names: pa.StringArray, starts: Offsets) -> bool:
 
 def _find_long(what: str, offsets: Offsets, limit: int) -> Fault | None:
     if int(offsets[-1]) - int(offsets[0]) <= limit:
-        return None  # all of them together are not too long
+        return None  # even all of them together are not too long
     lengths = _lengths(offsets)
     longest = int(lengths.argmax())
     if lengths[longest] <= limit:
@@ -136,7 +137,7 @@ def _offsets(column: Any) -> Offsets:
 
 
 def _lengths(offsets: Offsets) -> Offsets:
-    """As np.diff, which takes longer to begin than for a thousand values."""
+    """The same as np.diff, which takes longer to start than this takes for a thousand values."""
     return offsets[1:] - offsets[:-1]
 
 

@@ -1,9 +1,9 @@
-"""Dead letters: events that a group's readers could not handle, kept whole, with what is known about that.
+"""Dead letters: events that a group's readers could not handle, stored completely and with the reasons.
 
-A dead letter has the key, headers and payload of its event, and one header more, ``weft-dead``: JSON with the event's
-identity, the group, the number of tries, the reason and the event's own time. That one of them was dropped, or sent
-again, is an event as well, with the header ``weft-dead-dropped``. One event may have two letters, if a node died while
-it wrote the first; they have the same identity.
+A dead letter has the key, headers and payload of its event, and one more header, ``weft-dead``: JSON with the event's
+identity, the group, the number of tries, the reason and the event's own time. When a letter is dropped or sent again,
+that is an event, too, with the header ``weft-dead-dropped``. If a node died while it wrote a letter, the event may have
+two; both have the same identity.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from weft.model.stream import EventId, parse_event_id
 
 DEAD_HEADER: Final = "weft-dead"
 DROPPED_HEADER: Final = "weft-dead-dropped"
-REPLAY_HEADER: Final = "weft-replay-of"  # of an event that was sent again: which one it was
+REPLAY_HEADER: Final = "weft-replay-of"  # of an event that was sent again: the identity of the original
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """``event`` is the event as it was, ``id`` where it was. ``is_lost``: only its identity is left, because retention
-    took the event before it was put aside. ``left_out``: a header that there was no room for."""
+    """``event`` is the original event, ``id`` its place. ``is_lost``: only the identity is left, because retention
+    deleted the event before it was put aside. ``left_out``: a header for which there was no room."""
 
     id: EventId
     group: str
@@ -54,7 +54,7 @@ _DECODER: Final = msgspec.json.Decoder(_WireLetter)
 
 
 def letter_event(letter: DeadLetter) -> Event:
-    """What is written to the topic of dead letters."""
+    """Make the event that is written to the topic of dead letters."""
     headers = dict(letter.event.headers or {})
     headers.pop(DEAD_HEADER, None)  # of a letter that became a dead letter itself
     left_out = ""
@@ -75,12 +75,12 @@ def letter_event(letter: DeadLetter) -> Event:
 
 
 def dropped_event(event: EventId, now_us: int) -> Event:
-    """That the letter of this event is done with."""
+    """Make the event that says that this event's letter is settled."""
     return Event(b"", now_us, None, {DROPPED_HEADER: str(event)})
 
 
 def read_letter_untrusted(event: Event) -> DeadLetter | EventId | None:
-    """A letter; or which one was dropped; None for what is neither, whatever it is."""
+    """Read a letter, or which one was dropped; None if it is neither, whatever the bytes."""
     headers: Mapping[str, str] = event.headers or {}
     try:
         if DROPPED_HEADER in headers:
@@ -104,7 +104,7 @@ def read_letter_untrusted(event: Event) -> DeadLetter | EventId | None:
 
 
 def letters_left(events: Iterable[Event], group: str) -> list[DeadLetter]:
-    """The letters of a group that were not dropped, each event's once, the oldest first."""
+    """The letters of a group that were not dropped, one per event, the oldest first."""
     letters: dict[EventId, DeadLetter] = {}
     dropped: set[EventId] = set()
     for event in events:

@@ -8,12 +8,12 @@ header               meaning
 ===================  ===================================================================================
 ``weft-kv``          the time of the hybrid logical clock: milliseconds since 1970 << 16 | counter
 ``weft-kv-op``       ``delete``, or ``settings`` (of the bucket, under the empty key); absent: a value
-``weft-kv-expires``  when the value is gone for readers, in milliseconds since 1970; absent: never
-``weft-kv-by``       who wrote it, as the node knows its callers: ``key k3``
-``weft-kv-node``     the node that wrote it, if that is not the origin of the stream: it lost its disk since
+``weft-kv-expires``  when the value expires for readers, in milliseconds since 1970; absent: never
+``weft-kv-by``       the caller that wrote it, as the node names callers: ``key k3``
+``weft-kv-node``     the node that wrote it, if it is not the origin of the stream: it has lost its disk since
 ===================  ===================================================================================
 
-Time and node together are the revision.
+Time and node together make the revision.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ KV_PREFIX: Final = "weft.kv."
 KEY_VALUES: Final = parse_pattern("weft.kv.>")
 RIGHTS_PREFIX: Final = "kv."  # a right to topic kv.<bucket> is a right to the bucket
 SETTINGS_KEY: Final = ""  # no entry has it
-OWN_BUCKETS: Final = "weft"  # the first token of buckets that the mesh has for itself
+OWN_BUCKETS: Final = "weft"  # the first token of buckets that belong to the mesh itself
 
 BUCKET_BYTES_MAX: Final = 128  # leaves room for the prefix in a topic
-VALUE_BYTES_MAX: Final = 1 * MIB  # a value is answered whole, and read whole; larger things are events
+VALUE_BYTES_MAX: Final = 1 * MIB  # a value is sent and read as a whole; larger things are events
 HISTORY: Final = 5  # revisions of a key that are kept, unless the bucket says otherwise
 HISTORY_MAX: Final = 64
-TTL_S_MAX: Final = 10 * 365.25 * 86_400  # beyond that, never is meant
+TTL_S_MAX: Final = 10 * 365.25 * 86_400  # a longer one is treated as never
 AUTHOR_CHARS_MAX: Final = 128
 
 COUNTER_BITS: Final = 16
@@ -58,7 +58,7 @@ REVISION: Final = re.compile(rf"([1-9][0-9]{{0,14}})\.(0|[1-9][0-9]{{0,4}})@({NO
 
 
 class Revision(NamedTuple):
-    """Which writing of a key. Revisions have one order everywhere: by time, then by node."""
+    """One write of a key. Revisions have the same order everywhere: by time, then by node."""
 
     time: int  # of the hybrid logical clock
     node: NodeId
@@ -72,7 +72,7 @@ class Revision(NamedTuple):
 
 
 def parse_revision(text: str) -> Revision:
-    """``1763305200000.0@n1`` as a revision, or UsageError. Takes untrusted text."""
+    """Parse ``1763305200000.0@n1`` as a revision, or raise UsageError. Takes untrusted text."""
     found = REVISION.fullmatch(text) if len(text) <= 128 else None
     if found is not None:
         time = int(found[1]) << COUNTER_BITS | int(found[2])
@@ -85,14 +85,14 @@ def parse_revision(text: str) -> Revision:
 
 
 def parse_bucket(text: str) -> str:
-    """The name of a bucket, or UsageError. It is written as a topic is."""
+    """Check the name of a bucket, or raise UsageError. The rules are those for topics."""
     if len(text.encode("utf-8", "surrogatepass")) > BUCKET_BYTES_MAX:
         raise UsageError(f"the name of bucket {quoted(text)} is too long", limit=BUCKET_BYTES_MAX)
     return parse_topic(text)
 
 
 def parse_key(text: str) -> str:
-    """The key of an entry, or UsageError. It is written as a topic is, so that patterns select keys."""
+    """Check the key of an entry, or raise UsageError. The rules are those for topics, so that patterns select keys."""
     return parse_topic(text)
 
 
@@ -107,22 +107,23 @@ def check_ttl(ttl_s: float) -> None:
 
 
 def topic_of(bucket: str) -> Topic:
-    """Where the entries of a bucket are."""
+    """The topic of a bucket's entries."""
     return Topic(KV_PREFIX + bucket)
 
 
 def bucket_of(topic: str) -> str | None:
-    """Whose entries a topic has; None if it is no bucket's."""
+    """The bucket whose entries a topic has; None if it is no bucket's topic."""
     return topic[len(KV_PREFIX) :] if topic.startswith(KV_PREFIX) else None
 
 
 def is_of_mesh(bucket: str) -> bool:
-    """Whether a bucket is the mesh's own: clients neither read nor write it."""
+    """Whether a bucket belongs to the mesh itself: clients neither read nor write it."""
     return bucket.split(".", 1)[0] == OWN_BUCKETS
 
 
 def right_to(bucket: str) -> Topic:
-    """The topic whose rights decide: who may publish there may write, who may subscribe there may read."""
+    """The topic whose rights decide: the right to publish to it allows writing, the right to subscribe allows
+    reading."""
     return Topic(RIGHTS_PREFIX + bucket)
 
 
@@ -137,7 +138,8 @@ class Op(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BucketSettings:
-    """``owner``: the one node that takes writes; empty: every node does. ``history``: revisions kept of each key."""
+    """``owner``: the only node that takes writes; empty: every node does. ``history``: how many revisions of each key
+    are kept."""
 
     owner: str = ""
     history: int = HISTORY
@@ -157,7 +159,7 @@ class Record(NamedTuple):
     expires_ms: int  # 0: never
     author: str
     value: bytes
-    node: str = ""  # that wrote it, if it was another than the origin of the stream
+    node: str = ""  # the node that wrote it, if it is not the origin of the stream
 
     def revision(self, origin: NodeId) -> Revision:
         return Revision(self.time, NodeId(self.node) if self.node else origin)
@@ -176,7 +178,7 @@ class Record(NamedTuple):
 
 
 def read_record_untrusted(event: Event) -> Record | None:
-    """What an event of a bucket says; None if that is nothing that a node writes."""
+    """Read what an event of a bucket says; None if no node writes such an event."""
     headers = event.headers or {}
     time, expires = headers.get(TIME, ""), headers.get(EXPIRES)
     if event.key is None or not NUMBER.fullmatch(time) or int(time) > TIME_MAX:
@@ -203,7 +205,7 @@ def settings_value(settings: BucketSettings) -> bytes:
 
 
 def read_settings_untrusted(value: bytes) -> BucketSettings | None:
-    """None if it is no settings."""
+    """Read settings; None if they are not valid."""
     try:
         found = msgspec.json.decode(value, type=_SettingsText)
     except msgspec.DecodeError:

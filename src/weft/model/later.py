@@ -1,13 +1,13 @@
 """Events for a later time: where they wait, and how they are written (CON-03).
 
-An event that is due later waits in the log of the node that took it, in a stream of topic ``weft.later.<owner>``. Its
-timestamp is when it is due; where it goes is in headers. The partition is a slot of six hours, so that a node need read
-only what is due soon. There are as many slots as cover the longest time ahead with room to spare, and then they are
-used again: an event says itself when it is due, the slot is only where it is looked for.
+An event that is due later waits in the log of the node that accepted it, in a stream of topic ``weft.later.<owner>``.
+Its timestamp says when it is due, and its headers say where it goes. The partition is a slot of six hours, so that a
+node need read only what is due soon. The slots cover the longest time ahead with room to spare, and then they are used
+again: the slot only says where to look, the event itself says when it is due.
 
-What was delivered or cancelled has a mark in topic ``weft.later.<owner>.done``, in the same partition. A mark is an
-event whose payload is an offset, eight bytes. A log may go on in a new epoch while events wait: they are marked in the
-new one, with the epoch that they wait in before the offset, sixteen bytes.
+Every event that was delivered or cancelled has a mark in topic ``weft.later.<owner>.done``, in the same partition. A
+mark is an event whose payload is an offset, eight bytes. If a log goes on in a new epoch while events wait, their marks
+are in the new epoch, and have the old epoch before the offset, sixteen bytes.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from weft.model.topic import Topic, parse_topic
 
 LATER_PREFIX: Final = "weft.later."
 DONE_SUFFIX: Final = ".done"
-TOPIC: Final = "weft-later-topic"  # of a waiting event: where it goes
+TOPIC: Final = "weft-later-topic"  # of a waiting event: its destination
 PARTITION: Final = "weft-later-partition"
-ID: Final = "weft-later"  # of a delivered event: what it was while it waited
+ID: Final = "weft-later"  # of a delivered event: its identity while it waited
 OWN_HEADERS: Final = frozenset((TOPIC, PARTITION, ID))
 HEADERS_MAX: Final = EVENT_HEADERS_MAX - len(OWN_HEADERS)
 
 SLOT_US: Final = 6 * 3600 * 1_000_000
-SLOTS: Final = 2048  # 512 days: the longest time ahead, and 146 days for a node to be away
+SLOTS: Final = 2048  # 512 days: the longest time ahead, and 146 days in which a node may be away
 AHEAD_S_MAX: Final = 366 * 86_400.0
 PAST_US_MAX: Final = 100 * 86_400 * 1_000_000  # the other side of the ring begins 146 days ago
 MARK: Final = struct.Struct(">Q")
@@ -45,7 +45,7 @@ MARK_BEFORE: Final = struct.Struct(">QQ")  # epoch:u64 offset:u64
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An event whose time has not come. ``event`` is as it will be delivered, but for its timestamp."""
+    """An event whose time has not come. ``event`` is as it will be delivered, except for its timestamp."""
 
     id: EventId
     due_us: int
@@ -59,13 +59,13 @@ class Waiting:
 
 
 def slot_of(due_us: int, now_us: int) -> int:
-    """Where to keep what is due then. What was due long ago is kept with what is due now: its own slot may be one that
-    comes again."""
+    """The slot for an event that is due then. An event that was due long ago goes into the current slot, because its
+    own slot may be in use again."""
     return (now_us if due_us < now_us - PAST_US_MAX else due_us) // SLOT_US % SLOTS
 
 
 def slot_begin_us(slot: int, now_us: int) -> int:
-    """When the first event of a slot is due at the earliest: the last time of that slot that is not too far ahead."""
+    """When the first event of a slot is due at the earliest: the latest time of that slot that is not too far ahead."""
     last = (now_us + int(AHEAD_S_MAX * 1e6)) // SLOT_US
     return (last - (last - slot) % SLOTS) * SLOT_US
 
@@ -81,15 +81,15 @@ def done_topic(owner: str) -> Topic:
 
 
 def owner_of_waiting(topic: str) -> str | None:
-    """Whose waiting events a topic has; None if it has none."""
+    """The owner whose waiting events a topic has; None if it has none."""
     owner = topic.removeprefix(LATER_PREFIX) if topic.startswith(LATER_PREFIX) else ""
     return owner if OWNER.fullmatch(owner) else None
 
 
 def waiting_batch(batch: Batch, topic: Topic, partition: int) -> Batch:
-    """Events as they wait, each with where it goes. The timestamps are when they are due already.
+    """Make the batch of waiting events, each with its destination. The timestamps already say when they are due.
 
-    It has the producer and the number of the batch, so that one that is sent again is recognised.
+    It keeps the producer and number of the batch, so that a retry is recognised.
     """
     goes = {TOPIC: str(topic), **({PARTITION: str(partition)} if partition else {})}
     events = list(batch)
@@ -115,7 +115,7 @@ def waiting_batch(batch: Batch, topic: Topic, partition: int) -> Batch:
 
 
 def read_waiting(event_id: EventId, event: Event) -> Waiting:
-    """A waiting event of this node's own log, which wrote it. Raise UsageError if it is none."""
+    """Read a waiting event from this node's own log, which wrote it. Raise UsageError if it is none."""
     headers = dict(event.headers or {})
     try:
         topic, partition = parse_topic(headers.pop(TOPIC)), int(headers.pop(PARTITION, "0"))
@@ -126,7 +126,8 @@ def read_waiting(event_id: EventId, event: Event) -> Waiting:
 
 
 def mark(offset: int, before: Epoch | None = None) -> bytes:
-    """A waiting event is delivered, or cancelled. ``before``: the epoch it waits in, if that is an earlier one."""
+    """Make the mark for a waiting event that was delivered or cancelled. ``before``: the epoch in which it waits, if
+    that is an earlier one."""
     return MARK.pack(offset) if before is None else MARK_BEFORE.pack(before, offset)
 
 
@@ -135,7 +136,7 @@ def mark_batch(marks: Iterable[bytes], now_us: int) -> Batch:
 
 
 def read_marks(batches: Iterable[Batch], before: Epoch | None = None) -> list[int]:
-    """The offsets of the marks for events of the same epoch, or of one before it."""
+    """The offsets in the marks for events of the same epoch, or of the epoch ``before``."""
     payloads = chain.from_iterable(
         batch.payloads.to_pylist() if batch.few is None else batch.few.payloads for batch in batches
     )
@@ -146,7 +147,7 @@ def read_marks(batches: Iterable[Batch], before: Epoch | None = None) -> list[in
 
 
 def check_due_us(due_us: int, now_us: int, ahead_s_max: float) -> None:
-    """Raise UsageError for a time that no node keeps an event for."""
+    """Raise UsageError for a time for which no node keeps an event."""
     if not 0 <= due_us <= min(now_us + int(ahead_s_max * 1e6), OFFSET_MAX):
         ahead_s = round((due_us - now_us) / 1e6, 3)
         raise UsageError("this time is too far ahead", ahead_s=ahead_s, limit_s=ahead_s_max)

@@ -1,4 +1,5 @@
-"""Sets of offsets of one stream, as ranges: what was acknowledged out of order, what a reader has in hand.
+"""Sets of offsets of one stream, as ranges: for example what was acknowledged out of order, or what a reader has in
+hand.
 
 >>> offsets = OffsetRanges([(0, 5), (7, 9)])
 >>> offsets.add(5, 7)
@@ -31,7 +32,7 @@ class OffsetRanges:
         return zip(self._firsts, self._ends, strict=True)
 
     def __len__(self) -> int:
-        """How many offsets."""
+        """The number of offsets."""
         return self._size
 
     def __bool__(self) -> bool:
@@ -51,7 +52,7 @@ class OffsetRanges:
 
     @property
     def ranges(self) -> int:
-        """How many ranges."""
+        """The number of ranges."""
         return len(self._firsts)
 
     @property
@@ -97,12 +98,12 @@ class OffsetRanges:
         self._size = 0
 
     def within(self, first: int, end: int) -> list[tuple[int, int]]:
-        """What of this range is in here."""
+        """The parts of this range that are in the set."""
         low, high = bisect_right(self._ends, first), bisect_left(self._firsts, end)
         return [(max(self._firsts[at], first), min(self._ends[at], end)) for at in range(low, high)]
 
     def outside(self, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """What of this range is not in here."""
+        """The parts of this range that are not in the set."""
         for taken_first, taken_end in self.within(first, end):
             if first < taken_first:
                 yield first, taken_first
@@ -111,11 +112,11 @@ class OffsetRanges:
             yield first, end
 
     def next_outside(self, offset: int) -> int:
-        """The first at or after this one that is not in here."""
+        """The first offset at or after this one that is not in the set."""
         place = bisect_right(self._firsts, offset) - 1
         return self._ends[place] if place >= 0 and offset < self._ends[place] else offset
 
     def next_inside(self, offset: int) -> int | None:
-        """The first at or after this one that is in here."""
+        """The first offset at or after this one that is in the set; None if there is none."""
         place = bisect_right(self._ends, offset)
         return max(self._firsts[place], offset) if place < len(self._firsts) else None

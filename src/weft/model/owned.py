@@ -1,8 +1,7 @@
-"""Topics of the mesh that belong to somebody: ``weft.<kind>.<owner>.<id>`` (SEC-03).
+"""Topics of the mesh that have an owner: ``weft.<kind>.<owner>.<id>`` (SEC-03).
 
-The owner stands in the topic, so every node can tell from the topic alone whose it is. What it is made of is the
-business of ``security``; clients ask their node for their own (``Whoami``). The id is random or a digest: nobody
-guesses it.
+The topic names its owner, so every node can tell from the topic alone whose it is. ``security`` decides what an owner
+is made of; clients ask their node for theirs (``Whoami``). The id is random or a digest, so nobody can guess it.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ OWNED: Final = re.compile(rf"weft\.(inbox|staging|decisions)\.({OWNER.pattern})\
 
 
 class OwnedKind(StrEnum):
-    INBOX = "inbox"  # where replies to requests come in: others write there, the owner reads
+    INBOX = "inbox"  # where replies to requests arrive: others write there, the owner reads
     STAGING = "staging"  # rows of a Spark job on their way
-    DECISIONS = "decisions"  # which of them count
+    DECISIONS = "decisions"  # which of these rows count
 
 
 OWNED_PREFIXES: Final = tuple(f"weft.{kind}." for kind in OwnedKind)
@@ -34,7 +33,7 @@ class Owned(NamedTuple):
 
 
 def owned_topic(kind: OwnedKind, owner: str, own_id: str) -> Topic:
-    """Raise UsageError for an owner or an id that is none."""
+    """Make the topic. Raise UsageError for an owner or an id that is not valid."""
     topic = f"weft.{kind}.{owner}.{own_id}"
     if not OWNED.fullmatch(topic):
         raise UsageError("not a topic with an owner", topic=topic[:200])
@@ -42,8 +41,8 @@ def owned_topic(kind: OwnedKind, owner: str, own_id: str) -> Topic:
 
 
 def read_owned(name: str) -> Owned | None:
-    """Of a topic, or of a pattern without wildcards."""
-    if not name.startswith(OWNED_PREFIXES):  # as nearly all
+    """Read the parts of such a topic, or of such a pattern without wildcards; None for all others."""
+    if not name.startswith(OWNED_PREFIXES):  # as with nearly all topics
         return None
     found = OWNED.fullmatch(name)
     return None if found is None else Owned(OwnedKind(found[1]), found[2])

@@ -1,7 +1,8 @@
-"""How a Spark pipeline is doing, as it tells the mesh: an entry of the bucket PIPELINES_BUCKET, under its own name.
+"""How a Spark pipeline is doing: it reports that to the mesh, as an entry of the bucket PIPELINES_BUCKET under its own
+name.
 
-Whoever may write that bucket (``kv.weft-pipelines``) may tell, whoever may read it may see. What is read is from
-outside: it is bounded, and what cannot be read is left out.
+The right to write that bucket (``kv.weft-pipelines``) allows reporting, and the right to read it allows looking.
+Reports come from outside, so they are bounded, and unreadable ones are left out.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 PIPELINES_BUCKET: Final = "weft-pipelines"
-REPORT_TTL_S: Final = 30 * 24 * 3600.0  # a run that has not been heard of for so long has no row any more
-REPORT_SILENT_S: Final = 60.0  # a run that goes on tells at least every ten seconds; silent for so long: it is lost
+REPORT_TTL_S: Final = 30 * 24 * 3600.0  # a run that was silent for so long has no row any longer
+REPORT_SILENT_S: Final = 60.0  # a run reports at least every ten seconds; one that was silent for so long is lost
 QUERIES_MAX: Final = 32
 TEXT_CHARS_MAX: Final = 500
 
@@ -30,12 +31,12 @@ class QueryReport(Struct, frozen=True):
     rows: Count = 0
     rows_per_s: Amount = 0.0
     batch_s: Amount = 0.0
-    lag_events: Count | None = None  # None: the source does not say
+    lag_events: Count | None = None  # None: the source does not know
     rows_total: Count = 0  # since this run began
 
 
 class PipelineReport(Struct, frozen=True):
-    """A run. ``pipeline`` is its kind: archive, packets and so on."""
+    """One run. ``pipeline`` is its kind: archive, packets and so on."""
 
     name: Text
     pipeline: Text
@@ -46,7 +47,7 @@ class PipelineReport(Struct, frozen=True):
     queries: Annotated[tuple[QueryReport, ...], Meta(max_length=QUERIES_MAX)] = ()
 
     def is_lost(self, now_us: int) -> bool:
-        """It should go on, and nothing is heard of it."""
+        """Whether it should be running, but has stopped reporting."""
         return self.state in ("starting", "running") and now_us - self.updated_us > REPORT_SILENT_S * 1_000_000
 
     @property
@@ -60,7 +61,7 @@ class PipelineReport(Struct, frozen=True):
 
 
 def read_report_untrusted(name: str, value: bytes) -> PipelineReport | None:
-    """The report under this name; None if it is none, or of another name."""
+    """Read the report under this name; None if it is not valid, or has another name."""
     try:
         report = msgspec.json.decode(value, type=PipelineReport)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,7 +1,7 @@
 """Schedules as the mesh keeps them: entries of two buckets that belong to the mesh (CON-03).
 
-``weft.schedules`` has what was asked for, by name. ``weft.fired`` has, under the same names, the last time that was
-fired and the node that did it. Both are JSON.
+``weft.schedules`` has the schedules, by name. ``weft.fired`` has, under the same names, the last time that was fired
+and the node that fired it. Both are JSON.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from weft.model.topic import parse_topic
 SCHEDULES_BUCKET: Final = "weft.schedules"
 FIRED_BUCKET: Final = "weft.fired"
 PAYLOAD_BYTES_MAX: Final = 256 * KIB  # every node keeps it in memory
-NAME: Final = "weft-schedule"  # headers of an event that a schedule made
-TIME: Final = "weft-schedule-time"  # the time that it was made for
+NAME: Final = "weft-schedule"  # headers of an event that a schedule published
+TIME: Final = "weft-schedule-time"  # the time for which it was published
 HEADERS_MAX: Final = 32
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``owner`` and ``by``: whose it is, for rights and for people. ``since_us``: times after this count."""
+    """``owner`` and ``by``: whose it is, for rights and for people. Times after ``since_us`` count."""
 
     cron: str
     topic: str
@@ -49,12 +49,12 @@ class Fired(msgspec.Struct, frozen=True):
 
 
 def parse_schedule_name(text: str) -> str:
-    """The name of a schedule, or UsageError. It is written as a topic is."""
+    """Check the name of a schedule, or raise UsageError. The rules are those for topics."""
     return parse_topic(text)
 
 
 def check_event(topic: str, payload: bytes, key: bytes | None, headers: dict[str, str]) -> None:
-    """Raise UsageError unless a schedule can make such events."""
+    """Raise UsageError unless a schedule can publish such events."""
     if len(payload) > PAYLOAD_BYTES_MAX:
         raise UsageError(
             "the payload of a schedule is too large", topic=topic, bytes=len(payload), limit=PAYLOAD_BYTES_MAX
@@ -71,7 +71,7 @@ def write_schedule(schedule: Schedule) -> bytes:
 
 
 def read_schedule_untrusted(value: bytes) -> Schedule | None:
-    """None if it is none: only nodes write these, but a later version may write others."""
+    """Read a schedule; None if it is not valid: only nodes write these, but a later version may write others."""
     try:
         return msgspec.json.decode(value, type=Schedule)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Where an event is: streams, epochs, positions and event identities, and how people see them written.
+"""Where an event is: streams, epochs, positions and event identities, and how they are written as text.
 
 ============  =====================================  ========================================
 value         text                                   meaning
@@ -8,11 +8,12 @@ value         text                                   meaning
 ``EventId``   ``plant.line1.temp@node-a/0:e7:1234``  the event at this offset, in epoch 7
 ============  =====================================  ========================================
 
-A topic may contain ``@``, ``/`` and ``:``, a node id may not, so the text is read from its end and has one meaning.
-Formatting and parsing are inverse: every value has one text, and no other text (leading zeros, signs) is taken.
+A topic may contain ``@``, ``/`` and ``:``, but a node id may not, so the text is read from its end and has one meaning.
+Formatting and parsing are inverse: every value has one text, and no other text (with leading zeros or signs) is
+accepted.
 
-The values are ``msgspec.Struct``: they are keys of the tables a node looks up for every batch, and hash, compare and
-sort in C.
+The values are ``msgspec.Struct`` because they are keys of tables that a node looks up for every batch, and these hash,
+compare and sort in C.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from weft.limits import OFFSET_MAX, ORIGIN_BYTES_MAX, PARTITIONS_MAX
 from weft.model.topic import BadTopic, Topic, parse_topic, quoted
 
 NodeId = NewType("NodeId", str)
-# Which life of the origin's log an offset belongs to, from 1 up to OFFSET_MAX. Only the log mints them.
+# Which life of the origin's log an offset belongs to, from 1 up to OFFSET_MAX. Only the log makes them.
 Epoch = NewType("Epoch", int)
 
-# ASCII letters, digits, "-", "_" and "."; the first is a letter or digit, so that an id is never an option of a command
-# or a relative path.
+# ASCII letters, digits, "-", "_" and "."; the first is a letter or digit, so that an id never looks like an option of a
+# command or a relative path.
 NODE_ID: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{ORIGIN_BYTES_MAX - 1}}}")
 
 NUMBER: Final = r"(0|[1-9][0-9]{0,18})"
@@ -46,7 +47,7 @@ class BadName(UsageError):
 
 
 class Stream(Struct, frozen=True, order=True, gc=False):
-    """The events of a topic that one node accepted into one partition: the unit of order."""
+    """The events of a topic that one node accepted into one partition. It is the unit of order."""
 
     topic: Topic
     origin: NodeId
@@ -75,7 +76,7 @@ class Position(Struct, frozen=True, order=True, gc=False):
 
 
 class EventId(Struct, frozen=True, order=True, gc=False):
-    """Which event: the same on every node that has a copy, and never given twice."""
+    """The identity of an event: the same on every node that has a copy, and never given twice."""
 
     stream: Stream
     epoch: Epoch
@@ -89,7 +90,7 @@ class EventId(Struct, frozen=True, order=True, gc=False):
 
 
 def check_place(epoch: int, offset: int) -> None:
-    """Raise UsageError for an epoch or offset that there cannot be."""
+    """Raise UsageError for an epoch or offset that cannot exist."""
     if not 1 <= epoch <= OFFSET_MAX:
         raise UsageError("epochs count from 1", epoch=epoch, limit=OFFSET_MAX)
     if not 0 <= offset <= OFFSET_MAX:
@@ -97,7 +98,7 @@ def check_place(epoch: int, offset: int) -> None:
 
 
 def parse_node_id(text: str) -> NodeId:
-    """``text`` as a node id, or BadName."""
+    """Parse a node id, or raise BadName."""
     if not NODE_ID.fullmatch(text):
         raise BadName(
             f"node id {quoted(text)} is not 1 to {ORIGIN_BYTES_MAX} ASCII letters, digits, '-', '_' or '.' "
@@ -107,7 +108,7 @@ def parse_node_id(text: str) -> NodeId:
 
 
 def parse_stream(text: str) -> Stream:
-    """The stream whose text this is, or BadName."""
+    """Parse the text of a stream, or raise BadName."""
     found = STREAM_TEXT.fullmatch(text) if len(text) <= TEXT_CHARACTERS_MAX else None
     if not found:
         raise BadName(f"{quoted(text)} is not a stream: expected topic@node/partition")
@@ -123,12 +124,12 @@ def parse_stream(text: str) -> Stream:
 
 
 def parse_position(text: str) -> Position:
-    """The position whose text this is, or BadName."""
+    """Parse the text of a position, or raise BadName."""
     return Position(*_parse_place(text, "a position"))
 
 
 def parse_event_id(text: str) -> EventId:
-    """The event identity whose text this is, or BadName."""
+    """Parse the text of an event identity, or raise BadName."""
     return EventId(*_parse_place(text, "an event"))
 
 
@@ -147,8 +148,8 @@ def _parse_place(text: str, kind: str) -> tuple[Stream, Epoch, int]:
 def partition_of(key: bytes | None, partitions: int) -> int:
     """The partition that events with ``key`` go to: CRC-32C of the key modulo ``partitions``.
 
-    For ever the same, on every node and in every release: the order of the events of one key depends on it. Events
-    without a key go to partition 0, so that they stay in order too.
+    It must never change, on any node or in any release, because the order of the events of one key depends on it.
+    Events without a key go to partition 0, so that they stay in order too.
     """
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise UsageError("a topic has at least one partition", partitions=partitions, limit=PARTITIONS_MAX)

@@ -2,15 +2,15 @@
 
 A topic is one or more tokens joined by dots, ``plant.line1.temp``, at most TOPIC_BYTES_MAX bytes of UTF-8. A token is
 one or more visible characters: any Unicode character that is not in a category "other" (Cc control, Cf format, Cs
-surrogate, Co private use, Cn unassigned) or "separator" (Zs, Zl, Zp), and is not ``.``, ``*`` or ``>``. What is
-assigned is what the running Python's ``unicodedata`` says. Two topics are the same if their characters are: nothing is
+surrogate, Co private use, Cn unassigned) or "separator" (Zs, Zl, Zp), and is not ``.``, ``*`` or ``>``. The running
+Python's ``unicodedata`` decides what is assigned. Two topics are the same if their characters are the same: nothing is
 normalised or case-folded.
 
 A pattern is a topic in which a whole token may be ``*`` (exactly one token) and the last one may be ``>`` (one or more
 tokens). A pattern without either selects the topic of that name.
 
-Both are plain strings to everybody but the type checker, which sees to it that they were parsed. The parsers take
-untrusted text too: work and error text are bounded whatever comes in.
+Both are plain strings, except for the type checker, which makes sure that they were parsed. The parsers take untrusted
+text, too: their work and their error texts are bounded, whatever comes in.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Pattern = NewType("Pattern", str)
 ONE: Final = "*"  # exactly one token
 REST: Final = ">"  # one or more tokens, at the end
 
-# The shape alone; that characters are visible is left to str.isprintable(), which refuses the categories named above
-# with the one exception of U+0020.
+# The shape alone. str.isprintable() checks that characters are visible: it refuses the categories named above, with the
+# single exception of U+0020.
 TOPIC_SHAPE: Final = re.compile(r"[^.*> ]+(?:\.[^.*> ]+)*")
 PATTERN_SHAPE: Final = re.compile(r"(?:(?:\*|[^.*> ]+)\.)*(?:\*|>|[^.*> ]+)")
 
@@ -39,43 +39,43 @@ QUOTED_CHARACTERS_MAX: Final = 64  # of a refused name in its error: enough to r
 
 
 class BadTopic(UsageError):
-    """Not the name of a topic; the text says what is wrong with it and where."""
+    """Not a valid topic; the text says what is wrong with it and where."""
 
 
 class BadPattern(UsageError):
-    """Not a pattern; the text says what is wrong with it and where."""
+    """Not a valid pattern; the text says what is wrong with it and where."""
 
 
 def parse_topic(text: str) -> Topic:
-    """``text`` as a topic, or BadTopic."""
+    """Parse a topic, or raise BadTopic."""
     if not _fits(text) or not TOPIC_SHAPE.fullmatch(text) or not text.isprintable():
         raise BadTopic(f"topic {quoted(text)}{_fault(text, _wildcards_in_topic)}")
     return Topic(text)
 
 
 def parse_pattern(text: str) -> Pattern:
-    """``text`` as a pattern, or BadPattern."""
+    """Parse a pattern, or raise BadPattern."""
     if not _fits(text) or not PATTERN_SHAPE.fullmatch(text) or not text.isprintable():
         raise BadPattern(f"pattern {quoted(text)}{_fault(text, _wildcards_in_pattern)}")
     return Pattern(text)
 
 
 def matches(pattern: Pattern, topic: Topic) -> bool:
-    """Whether ``pattern`` selects ``topic``: the definition, which every faster index is tested against."""
+    """Whether ``pattern`` selects ``topic``. This is the definition, against which every faster index is tested."""
     wanted, tokens = pattern.split("."), topic.split(".")
     if wanted[-1] == REST:
         del wanted[-1]
         if len(tokens) <= len(wanted):
-            return False  # nothing is left for ">" to stand for
+            return False  # nothing is left that ">" could stand for
         del tokens[len(wanted) :]
     return len(wanted) == len(tokens) and all(want in (ONE, token) for want, token in zip(wanted, tokens, strict=True))
 
 
 def covers(pattern: Pattern, other: Pattern) -> bool:
-    """Whether ``pattern`` selects every topic that ``other`` selects, topics of any length considered.
+    """Whether ``pattern`` selects every topic that ``other`` selects, if topics could have any length.
 
-    (Near the length limit there are patterns that select the same few topics without covering each other by this
-    definition; who merges interest by it is a little less concise there, never wrong.)
+    (Near the length limit, some patterns select the same few topics without covering each other by this definition.
+    Interest that is merged by it is then a little longer than necessary, but never wrong.)
     """
     wide, narrow = pattern.split("."), other.split(".")
     if wide[-1] == REST:
@@ -89,7 +89,7 @@ def covers(pattern: Pattern, other: Pattern) -> bool:
 
 
 def overlaps(one: Pattern, other: Pattern) -> bool:
-    """Whether there is a topic that both select, topics of any length considered."""
+    """Whether some topic is selected by both, if topics could have any length."""
     ours, theirs = one.split("."), other.split(".")
     for mine, yours in zip(ours, theirs, strict=False):
         if REST in (mine, yours):
@@ -110,7 +110,7 @@ def _utf8_bytes(text: str) -> int:
 
 
 def _fault(text: str, fault_of_wildcards: Callable[[str, bool], str]) -> str:
-    """What is wrong with a refused name, to be read after the name itself."""
+    """Say what is wrong with a refused name, as text to follow the name itself."""
     if not text:
         return " is empty"
     size = _utf8_bytes(text)
@@ -158,6 +158,6 @@ def _invisible_kind(character: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """The name as errors show it: invisible characters escaped, cut to a bounded length."""
+    """The name as errors show it: invisible characters are escaped, and its length is bounded."""
     clipped = text[:QUOTED_CHARACTERS_MAX]
     return f'"{repr(clipped)[1:-1]}{"..." if len(text) > len(clipped) else ""}"'

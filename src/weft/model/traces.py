@@ -1,7 +1,7 @@
-"""The trace that an event belongs to: its header ``traceparent``, as W3C Trace Context has it.
+"""The trace that an event belongs to: its header ``traceparent``, as defined by W3C Trace Context.
 
-A publisher decides whether its events are traced (the *sampled* flag) and everybody else keeps to that. Events stay as
-they are on their way, so all spans of an event, wherever they are made, have the publisher's span as their parent.
+A publisher decides whether its events are traced (the *sampled* flag), and everybody else follows that. Events do not
+change on their way, so all spans of an event, wherever they are made, have the publisher's span as their parent.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 TRACEPARENT: Final = "traceparent"
 MARK: Final = TRACEPARENT.encode()
-TRACES_PER_BATCH_MAX: Final = 8  # of different traces that one batch is looked at for: a span costs 20 to 50 µs
+TRACES_PER_BATCH_MAX: Final = 8  # of one batch that get spans: a span costs 20 to 50 µs
 SPAN_ID_MAX: Final = (1 << 64) - 1
 SAMPLED: Final = 0x01
-# version - trace id - span id - flags; later versions may have more behind it
+# version - trace id - span id - flags; later versions may add more at the end
 FORM: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
 
 
 class SpanRef(NamedTuple):
-    """A span that somebody else has, in a trace that is sampled."""
+    """A span of another process, in a trace that is sampled."""
 
     trace_id: int
     span_id: int
@@ -37,7 +37,7 @@ class SpanRef(NamedTuple):
 
 
 def read_traceparent_untrusted(text: str) -> SpanRef | None:
-    """The span that a header names; None if it is no such text, or the publisher decided against a trace."""
+    """Read the span that a header names; None if it is not valid, or the publisher decided against a trace."""
     found = FORM.fullmatch(text)
     if found is None or found[1] == "ff" or (found[1] == "00" and found[5] is not None):
         return None
@@ -46,9 +46,9 @@ def read_traceparent_untrusted(text: str) -> SpanRef | None:
 
 
 def sampled_spans(batch: Batch, first_offset: int = 0) -> tuple[SpanRef, ...]:
-    """The different spans that its events, from this offset on, were published in; TRACES_PER_BATCH_MAX at most.
+    """The different spans in which its events, from this offset on, were published; at most TRACES_PER_BATCH_MAX.
 
-    Most batches have none. Small ones are looked at by a search through their bytes, others by their column of headers.
+    Most batches have none. Small ones are searched by their bytes, others by their column of headers.
     """
     if len(batch.data) <= SMALL_BYTES_MAX and batch.compression is None and MARK not in batch.data:
         return ()
@@ -56,7 +56,7 @@ def sampled_spans(batch: Batch, first_offset: int = 0) -> tuple[SpanRef, ...]:
 
 
 def spans_of_column(headers: pa.MapArray) -> tuple[SpanRef, ...]:
-    """The same of a column of headers."""
+    """Do the same for a column of headers."""
     from weft.model import batch_arrow
 
     return _first_spans(batch_arrow.header_values(headers, TRACEPARENT))
@@ -74,13 +74,13 @@ def _first_spans(texts: Iterable[str]) -> tuple[SpanRef, ...]:
 
 
 def span_of(headers: Mapping[str, str] | None) -> SpanRef | None:
-    """The span that one event was published in."""
+    """The span in which one event was published."""
     text = None if headers is None else headers.get(TRACEPARENT)
     return None if text is None else read_traceparent_untrusted(text)
 
 
 def _texts(batch: Batch, first_offset: int) -> list[str]:
-    """What the events have in that header."""
+    """The values of that header in these events."""
     if (few := batch.few) is not None:
         headers = few.headers or ()
         rows = headers[max(first_offset - batch.base_offset, 0) :]

@@ -1,7 +1,8 @@
-"""The admin HTTP server: ``/healthz`` and ``/readyz`` for everybody, ``/metrics`` and the console for those with a key.
+"""The admin HTTP server: ``/healthz`` and ``/readyz`` for everybody, ``/metrics`` and the console for callers with a
+key.
 
-It runs in the node's own event loop: an answer on ``/healthz`` shows that the loop turns. Where there is no console,
-``/`` says what there is.
+It runs in the node's own event loop, so an answer on ``/healthz`` shows that the loop turns. Without a console, ``/``
+lists what is served.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-import uvicorn
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
@@ -25,27 +25,27 @@ from weft.console.app import Console, refusal
 from weft.doors import Door, Doorkeeper
 from weft.doors.accepting import listen_on
 from weft.doors.descriptors import ADMIN_CONNECTIONS_MAX
-from weft.doors.http import GuardedProtocol, HttpServer, http_limits
+from weft.doors.http import GuardedProtocol, HttpServer, http_config, http_limits
 from weft.errors import UsageError, WeftError
 from weft.transport.addresses import Address
 
 PORT: Final = "admin"  # the name of its door
-STOP_TIMEOUT_S: Final = 1  # answers take milliseconds; who has not read its answer by then does not get it
+STOP_TIMEOUT_S: Final = 1  # answers take milliseconds; a client that has not read its answer by then does not get it
 KEEP_ALIVE_S: Final = 75  # longer than most scrape intervals, so that a scraper keeps its connection
 
 
 class NodeView(Protocol):
-    """What the admin server asks of a node."""
+    """What the admin server needs to know of a node."""
 
     @property
     def registry(self) -> CollectorRegistry: ...
 
     async def look(self) -> None:
-        """To be called before the registry is read: finds out what takes long to count."""
+        """Count what takes long to count. Call it before the registry is read."""
         ...
 
     def ready_reasons(self) -> Sequence[str]:
-        """Why the node should get no traffic, in words; none if it should."""
+        """Why the node should get no traffic, in words; empty if it should."""
         ...
 
     def status(self) -> Mapping[str, str | int | float | bool]:
@@ -55,8 +55,8 @@ class NodeView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AdminOptions:
-    """``console`` knows who has which rights; its pages are served if ``shows_console``. With ``is_open``, metrics and
-    facts are for everybody."""
+    """``console`` knows the callers' rights; its pages are served if ``shows_console``. With ``is_open``, everybody
+    gets metrics and facts."""
 
     console: Console | None = None
     shows_console: bool = False
@@ -86,14 +86,14 @@ class AdminServer:
         self.port = port
 
     async def start(self) -> None:
-        """Raise UsageError if the address cannot be had."""
+        """Raise UsageError if the address is not available."""
         assert self._server is None, "an admin server is started once"
         try:
             listening = listen_on(*self._wanted)
         except OSError as error:
             raise UsageError(f"cannot serve admin HTTP on {self._wanted}: {error.strerror}") from None
         self.port = listening.getsockname()[1]
-        config = _config(application(self._view, self._options))
+        config = http_config(application(self._view, self._options), GuardedProtocol, KEEP_ALIVE_S, STOP_TIMEOUT_S)
         self._server = HttpServer(config, listening, self._door, self._tls)
         self._serving = asyncio.create_task(self._server.serve(), name="weft-admin")
         await self._server.settled.wait()
@@ -106,22 +106,6 @@ class AdminServer:
         self._server.should_exit = True
         await self._serving
         self._serving = None
-
-
-def _config(application: Starlette) -> uvicorn.Config:
-    return uvicorn.Config(
-        application,
-        http=GuardedProtocol,
-        lifespan="off",
-        log_config=None,
-        log_level="error",  # a line for every request that is no HTTP would be a stranger's to write
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=STOP_TIMEOUT_S,
-    )
 
 
 # --- pages -------------------------------------------------------------------------------------------------------

@@ -31,13 +31,12 @@ from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.streams import read_stream_untrusted, stream_position, stream_ref
 
-AGES_LIKE: Final = 32  # streams that are looked at while the age of one event is read
-EXPLAINED_AT_ONCE: Final = 16  # recipients in a turn of the loop: a path has 1,000 nodes at worst, and takes 0.2 ms
+AGES_LIKE: Final = 32  # streams looked at while the age of one event is read
+EXPLAINED_AT_ONCE: Final = 16  # recipients in one turn of the loop: a path has at most 1,000 nodes, and takes 0.2 ms
 
 
 class NodeAnswers:
-    """``Answers`` of the Admin service. ``links`` and ``rtt_ms`` are asked for what they say now; ``leave`` begins a
-    shutdown."""
+    """``Answers`` of the Admin service. ``links`` and ``rtt_ms`` return current values; ``leave`` begins a shutdown."""
 
     def __init__(
         self,
@@ -64,8 +63,8 @@ class NodeAnswers:
         self._set_group = set_group
         self._about = about
         self._started_at_s = time.monotonic()
-        self._read_bytes = 0  # of batches, for how old events are, since others had their turn
-        self._ordered: tuple[str, list[StreamKey]] = "", []  # streams of the group that was shown last
+        self._read_bytes = 0  # of batches, read to find the ages of events since others had their turn
+        self._ordered: tuple[str, list[StreamKey]] = "", []  # the streams of the group that was shown last
 
     async def status(self) -> pb.StatusReply:
         totals = await log_totals(self._log)
@@ -92,8 +91,8 @@ class NodeAnswers:
     # --- peers ---------------------------------------------------------------------------------------------------
 
     def peers(self, room: PageRoom, after: str) -> pb.PeersReply:
-        """Every other member, direct links or not, and plain peers, which are members of nothing. Before them come
-        addresses that are dialled and that nobody known has."""
+        """All other members, with or without a direct link, and plain peers, which are no members. Before them come
+        dialled addresses that belong to no known node."""
         views = list(self._links())
         links = {link.peer: link for link in views if link.peer is not None}
         lags = {lag.peer: lag.lag_events for lag in link_lags(self._broker)}
@@ -168,7 +167,7 @@ class NodeAnswers:
     async def _group_streams(
         self, info: pb.GroupInfo, room: PageRoom, after: tuple[Stream, Epoch] | None
     ) -> bytes | None:
-        """The token of the next page if there is no room for all of them."""
+        """Add a group's streams; return the token of the next page if they do not all fit."""
         keys = await self._ordered_streams(info.group)
         first = 0 if after is None else bisect_right(keys, after)
         for number in range(first, len(keys)):
@@ -189,7 +188,8 @@ class NodeAnswers:
         return None
 
     async def _ordered_streams(self, group: str) -> list[StreamKey]:
-        """Those that a group stands in. Whoever asks for one page asks for the next, so the last one is kept."""
+        """A group's streams in order. A caller that asks for one page asks for the next, so the last answer is
+        cached."""
         keys = self._groups.streams(group)
         if self._ordered[0] != group or len(self._ordered[1]) != len(keys):
             self._ordered = group, await in_order(keys)
@@ -209,7 +209,7 @@ class NodeAnswers:
         )
 
     def _age_us(self, position: Position, first: int, latest: int) -> int:
-        """How old the first event is that is not handled yet; 0 if there is none, or it cannot be read."""
+        """How old the first unhandled event is; 0 if there is none, or it cannot be read."""
         if first >= latest:
             return 0
         try:
@@ -223,7 +223,7 @@ class NodeAnswers:
         return max(time.time_ns() // 1000 - int(times[0].as_py()), 0)
 
     async def group_figures(self) -> list[GroupFigures]:
-        """For the metrics. The age is that of streams with the most to do, as many as can be read in passing."""
+        """For the metrics. The age is that of the streams with the most to do, as many as can be read quickly."""
         breath = Breath()
         return [await self._figures(name, breath) for name in self._groups.names()]
 
@@ -246,7 +246,7 @@ class NodeAnswers:
     # --- routes --------------------------------------------------------------------------------------------------
 
     async def explain(self, topic: Topic, origin: NodeId | None, room: PageRoom, after: str) -> pb.ExplainReply:
-        """Paths are long in a mesh that is a chain: some recipients in each turn of the loop."""
+        """In a mesh that is a chain, paths are long: some recipients in each turn of the loop."""
         reply = pb.ExplainReply(node_id=self._broker.me)
         if not after:
             for each in explain_servers(self._broker, topic, origin):

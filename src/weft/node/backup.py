@@ -1,8 +1,8 @@
 """Backups of a node: its whole data directory, taken while it runs, and put back under a new epoch.
 
 A backup is a directory. It holds a copy of the log, the node's other files (id, certificates, keys, trust), and
-``backup.json``, which says what it is. A node does not start on it: it would give offsets again that the first node has
-given to others. ``restore`` begins a new epoch, so nothing is mistaken.
+``backup.json``, which describes it. A node does not start on a backup, because it would give offsets again that the
+original node has given to other events. ``restore`` begins a new epoch, so nothing can be mixed up.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from weft.security.files import private_directory, read_file, sync_directory, wr
 BACKUP_FILE: Final = "backup.json"
 MANIFEST_BYTES_MAX: Final = 64 * 1024
 BACKUP_VERSION: Final = 1
-PARTIAL: Final = ".partial"  # of a backup, or of a data directory, that is not whole yet
+PARTIAL: Final = ".partial"  # of a backup, or a data directory, that is not complete yet
 OTHER_FILE_BYTES_MAX: Final = 256 << 20  # the replay journals of gateways are the largest
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``backup.json`` says."""
+    """The content of ``backup.json``."""
 
     version: int
     weft: str
@@ -55,7 +55,7 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def take_backup(data: Path, target: Path, *, log_only: bool, now_ms: int, progress: Progress | None = None) -> Backup:
-    """Copy a node's data directory, also while the node runs. The backup is there as a whole or not at all."""
+    """Copy a node's data directory, also while the node runs. The backup appears completely or not at all."""
     check_is_no_backup(data)
     if not (holds_data(data) or MarksFile(data).read() is not None):
         raise UsageError(f"{data} holds no log")
@@ -80,8 +80,8 @@ def take_backup(data: Path, target: Path, *, log_only: bool, now_ms: int, progre
 
 
 def restore(source: Path, data: Path, *, now_ms: int, progress: Progress | None = None) -> Restored:
-    """Make a data directory from a backup. This node's streams go on in a new epoch: offsets that it gave after the
-    backup was taken are not given again."""
+    """Make a data directory from a backup. The node's streams go on in a new epoch, so the offsets that it gave after
+    the backup was taken are not given again."""
     backup = read_backup_untrusted(source)
     with _whole(data, source) as fresh:
         copied = copy_log(source, fresh, lambda epoch: Epoch(max(now_ms, epoch + 1)), progress)
@@ -110,20 +110,20 @@ def read_backup_untrusted(path: Path) -> Backup:
 
 
 def check_is_no_backup(data: Path) -> None:
-    """Raise UsageError if somebody is about to use a backup as a data directory."""
+    """Raise UsageError if this is a backup that somebody is about to use as a data directory."""
     if (data / BACKUP_FILE).exists():
         raise UsageError(f"{data} is a backup: make a data directory from it with `weft restore {data} --data DIR`")
 
 
 @contextmanager
 def _whole(target: Path, source: Path) -> Iterator[Path]:
-    """A directory to fill, which becomes ``target`` at the end. If it fails, nothing of it stays."""
+    """A directory to fill, which becomes ``target`` at the end. If that fails, nothing of it stays."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(f"{target} exists and is not empty: name a directory that is new")
     if target.resolve().is_relative_to(source.resolve()):
         raise UsageError(f"{target} is inside {source}: name a directory outside of it")
     fresh = target.with_name(target.name + PARTIAL)
-    shutil.rmtree(fresh, ignore_errors=True)  # of one that was killed
+    shutil.rmtree(fresh, ignore_errors=True)  # left by one that was killed
     private_directory(fresh)
     try:
         yield fresh
@@ -139,7 +139,7 @@ def _whole(target: Path, source: Path) -> Iterator[Path]:
 
 
 def _other_files(data: Path) -> Iterator[Path]:
-    """All but the log, and but locks and files that are just being replaced; as paths below ``data``."""
+    """All files except the log, locks, and files that are just being replaced; as paths below ``data``."""
     for place, inner, files in os.walk(data):
         here = Path(place).relative_to(data)
         if here == Path():
@@ -152,10 +152,10 @@ def _other_files(data: Path) -> Iterator[Path]:
 
 
 def _copy_files(source: Path, target: Path, names: list[Path]) -> None:
-    """Each is replaced all at once by whoever changes it, so that what is read is whole."""
+    """Every process that changes one of these files replaces it completely, so a copy is never half of one."""
     for name in names:
         content = read_file(source / name, OTHER_FILE_BYTES_MAX)
-        if content is not None:  # gone meanwhile
+        if content is not None:  # None: gone meanwhile
             private_directory((target / name).parent)
             write_private(target / name, content)
 

@@ -1,4 +1,4 @@
-"""Those who ask and serve at this node: their calls are numbered for the core, and what it decides goes back."""
+"""Clients that ask and serve at this node: it numbers their calls for the core, and takes the core's decisions back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from weft.node.figures import REQUEST_BUCKETS_S, CallFigures, Histogram
 from weft.port.calls import CallClient
 from weft.port.errors import Busy, NoReply, NoServer, ServerLost, ShuttingDown
 
-CLIENT_CALLS_MAX: Final = 4096  # of one client that wait for replies
+CLIENT_CALLS_MAX: Final = 4096  # of one client, waiting for replies
 CLIENT_SERVERS_MAX: Final = 256  # patterns that one client serves
 
 ERRORS: Final[dict[CallFault, tuple[type[WeftError], str]]] = {
@@ -50,7 +50,7 @@ ERRORS: Final[dict[CallFault, tuple[type[WeftError], str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A call of a client, by the client's own number."""
+    """A call of a client, with the client's own number."""
 
     client: CallClient
     own: int
@@ -69,8 +69,8 @@ class ClientCalls:
 
 
 class NodeCalls:
-    """``CallDesk``, and the core's effects for those who ask and serve. ``first``: number of the first call, which no
-    other life of this node has used."""
+    """``CallDesk``, and the core's effects for clients that ask and serve. ``first``: number of the first call, which
+    no other life of this node has used."""
 
     def __init__(
         self, calls: Calls, clients: Clients, feed: Callable[[CallInput], None], now_s: Callable[[], float], first: int
@@ -221,7 +221,7 @@ class NodeCalls:
     def _handed(self, server: int, handle: int, question: Question) -> None:
         found = self._servers.get(server)
         if found is None:
-            return  # the core hears that it is gone
+            return  # the core is told that it is gone
         client, own = found
         known = self._open[client]
         known.handed[handle] = server
@@ -235,7 +235,7 @@ class NodeCalls:
     # --- the end -------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """No more requests are taken; those in hand may be answered."""
+        """Accept no more requests; those in hand may be answered."""
         for server in list(self._servers):
             self._feed(StopServing(server))
 
@@ -245,7 +245,7 @@ class NodeCalls:
             await self._changed.wait()
 
     def close(self, error: WeftError | None = None) -> None:
-        """Whoever is still there is told."""
+        """Tell everybody who is still there."""
         end = error or ShuttingDown("this node is shutting down: go to another one", node=self._clients.node_id)
         for client in list(self._open):
             client.ended(end)

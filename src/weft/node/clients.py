@@ -1,4 +1,4 @@
-"""The clients of a node: their streams are numbered for the core, and what the core decides goes back to them."""
+"""The clients of a node: it numbers their streams for the core, and takes the core's decisions back to them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from weft.core.groups import Groups
 from weft.core.messages import (
     AddCredit,
     Assigned,
+    ClientEffect,
     Deliver,
     Delivered,
     DropDead,
@@ -70,29 +71,14 @@ if TYPE_CHECKING:
 
 US_PER_S: Final = 1_000_000
 ARROW: Final = "weft.model.batch_arrow"
-PUBLISHED_AT_ONCE: Final = 256  # batches in one step, each perhaps of a new topic: some milliseconds
-PUBLISHED_BYTES: Final = 2 * MIB  # the same for their bytes, up to the end of a batch
-MOVED_AT_ONCE: Final = 1_000  # positions of a group, in one step: some milliseconds
-LOSSES_COUNTED_MAX: Final = 10_000  # damaged stretches that the metric adds up; beyond them a log needs more than that
-
-
-ClientEffect = (
-    Receipts
-    | Refused
-    | GroupMoved
-    | Opened
-    | Deliver
-    | HeldUp
-    | LookHistory
-    | ReadHistory
-    | Assigned
-    | Withdrawn
-    | Ended
-)
+PUBLISHED_AT_ONCE: Final = 256  # batches in one step, each perhaps of a new topic: a few milliseconds
+PUBLISHED_BYTES: Final = 2 * MIB  # of batches in one step; the last one may go over it
+MOVED_AT_ONCE: Final = 1_000  # positions of a group in one step: a few milliseconds
+LOSSES_COUNTED_MAX: Final = 10_000  # damaged stretches that the metric adds up; a log with more needs a repair
 
 
 class _Delivering(NamedTuple):
-    """A batch that is on its way to subscribers, and what is noted of it for each of them."""
+    """A batch on its way to subscribers, and what is noted about it for each of them."""
 
     delivered: Delivered
     key: StreamKey
@@ -106,7 +92,7 @@ class _Delivering(NamedTuple):
 class Clients:
     """``MeshNode`` for the services on one side, the core's effects for clients on the other.
 
-    ``reused`` hears of batches whose sequence was used before, for others.
+    ``reused`` is told of batches whose sequence was used before, for other events.
     """
 
     def __init__(
@@ -138,23 +124,23 @@ class Clients:
         self.quotas = Quotas(limits.quota)
         self.checks: EventChecks = NoChecks()  # until schemas are read
         self.draining = False
-        self.call_streams = 0  # of those who ask and serve
+        self.call_streams = 0  # of clients that ask or serve
         self._feed = feed
         self._metrics = metrics
         self._reused = reused
         self._hops = hops
         self._replication = replication
         self._tracing = tracing
-        self._delivering: _Delivering | None = None  # the last
+        self._delivering: _Delivering | None = None  # the batch delivered last
         self._numbers = count(1)
         self._publishers: dict[PublishClient, None] = {}
         self._loop = asyncio.get_running_loop()
-        self._publishes: list[Publish] = []  # of this turn of the loop
-        self._requests: dict[int, tuple[PublishClient, int, int]] = {}  # number -> whose, its own number, bytes
+        self._publishes: list[Publish] = []  # published in this turn of the loop
+        self._requests: dict[int, tuple[PublishClient, int, int]] = {}  # number -> client, its number, bytes
         self._subscribers: dict[int, SubscribeClient] = {}
-        self._holdings: dict[int, Holding] = {}  # of subscribers
+        self._holdings: dict[int, Holding] = {}  # the holdings of subscribers
         self._moves: dict[int, asyncio.Future[None]] = {}
-        self._gone = asyncio.Event()  # one more publisher is gone
+        self._gone = asyncio.Event()  # set when one more publisher has gone
         self._losses: set[Loss] = set()
 
     @property
@@ -176,7 +162,7 @@ class Clients:
         self._publishers[publisher] = None
 
     def leave(self, publisher: PublishClient) -> None:
-        """Its batches stay in line for the log; their receipts go nowhere."""
+        """Forget a publisher. Its batches stay in line for the log; their receipts go nowhere."""
         self._publishers.pop(publisher, None)
         self._gone.set()
 
@@ -186,7 +172,7 @@ class Clients:
     def publish(
         self, publisher: PublishClient, request: int, topic: Topic, partition: int, batch: Batch, copies: int
     ) -> None:
-        """What comes in one turn of the loop is taken together: one write, and one sync, for all of it."""
+        """Batches that come in one turn of the loop are published together: one write and one sync for all of them."""
         number = next(self._numbers)
         self._requests[number] = (publisher, request, batch.size)
         if not self._publishes:
@@ -194,7 +180,7 @@ class Clients:
         self._publishes.append(Publish(number, topic, partition, batch, copies))
 
     def begin_trace(self, gateway: str, topic: Topic, events: int) -> SpanRef | None:
-        """For events that a gateway is about to publish; None: they are not traced."""
+        """Begin a trace for events that a gateway is about to publish; None: they are not traced."""
         return None if self._tracing is None else self._tracing.begin(gateway, topic, events)
 
     def way_of(self, event: EventId) -> Way:
@@ -204,7 +190,7 @@ class Clients:
         return Way(stored, sources, acked_by, deliveries, self._hops.since_us)
 
     def publish_as_one(self, publisher: PublishClient, parts: Sequence[Part]) -> None:
-        """In one write of its own: each part has its receipt, or all are refused."""
+        """Publish these parts in one write of their own: each part gets its receipt, or all are refused."""
         publishes = []
         for request, topic, partition, batch in parts:
             number = next(self._numbers)
@@ -213,7 +199,7 @@ class Clients:
         self._feed(PublishAsOne(publishes))
 
     def _take_publishes(self) -> None:
-        """Some of them, if there are very many."""
+        """Take the batches of this turn, or some of them if there are very many."""
         count = size = 0
         for publish in self._publishes:
             if count >= PUBLISHED_AT_ONCE or size >= PUBLISHED_BYTES:
@@ -225,7 +211,7 @@ class Clients:
         self._feed(PublishAll(publishes))
 
     def _receipts(self, receipts: tuple[Receipted, ...]) -> None:
-        """All of one sync, each client's together."""
+        """Hand out all receipts of one sync, those of each client together."""
         by_publisher: dict[PublishClient, list[tuple[int, Receipted]]] = {}
         for receipted in receipts:
             publisher, request, size = self._requests.pop(receipted.request)
@@ -241,13 +227,13 @@ class Clients:
         self.count_loss(error)
 
     def count_loss(self, error: WeftError) -> None:
-        """For the metrics: a reader, be it a client or a peer, came to events that are damaged or gone."""
+        """Note for the metrics that a reader, a client or a peer, came to events that are damaged or gone."""
         if isinstance(error, EventsLost) and len(self._losses) < LOSSES_COUNTED_MAX:
             self._losses.add(error.loss)
 
     @property
     def lost_events(self) -> int:
-        """What readers have found damaged or gone, each stretch once."""
+        """How many events readers have found damaged or gone, each stretch counted once."""
         return sum(loss.end - loss.first for loss in self._losses)
 
     def _refused(self, number: int, error: WeftError) -> None:
@@ -299,16 +285,17 @@ class Clients:
 
     def _deliver(self, effect: Deliver) -> None:
         batches, known = effect.batches, self._subscribers
-        numbers = [number for number in effect.subscriptions if number in known]  # the others closed their holdings
+        numbers = [number for number in effect.subscriptions if number in known]  # the others are gone
         for each in batches:
             self._count_delivered(each, numbers)
         for number in numbers:
             subscriber = known.get(number)
-            if subscriber is not None:  # still: what another one got may have ended it
+            if subscriber is not None:  # still there: an earlier delivery of this loop may have ended it
                 subscriber.deliver(batches)
 
     def _count_delivered(self, each: Delivered, numbers: Sequence[int]) -> None:
-        """All who get a batch in one turn get the same object: what it is, and how old, is found out once."""
+        """Count a delivery. All subscribers that get a batch in one turn get the same object, so its size and age are
+        found once."""
         facts = self._delivering
         if facts is None or facts.delivered is not each:
             facts = self._delivering = self._facts_of(each)
@@ -334,7 +321,8 @@ class Clients:
     # --- groups --------------------------------------------------------------------------------------------------
 
     async def move_group(self, group: str, positions: tuple[Position, ...]) -> None:
-        """Very many of them one part after the other: who dies in between has moved some, and has no answer."""
+        """Move a group; very many positions go part by part. If the node dies in between, some have moved, and the
+        caller gets no answer."""
         if not group:
             raise UsageError("positions are moved for a group: name one")
         for first in range(0, max(len(positions), 1), MOVED_AT_ONCE):
@@ -351,7 +339,7 @@ class Clients:
         await self._ask(lambda number: DropGroup(number, group))
 
     async def _ask(self, request: Callable[[int], Input]) -> None:
-        """Durable when it returns."""
+        """Feed a request to the core; it is durable when this returns."""
         number = next(self._numbers)
         done = self._moves[number] = asyncio.get_running_loop().create_future()
         try:
@@ -398,7 +386,8 @@ class Clients:
     # --- the end -------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Take on nothing more. Publishers get what they are owed, then their streams end; subscribers go elsewhere."""
+        """Take on nothing more. Publishers get the receipts they are owed, then their streams end; subscribers go to
+        other nodes."""
         self.draining = True
         for publisher in list(self._publishers):
             publisher.drain()
@@ -408,13 +397,13 @@ class Clients:
             self.unsubscribe(subscription)
 
     async def wait_gone(self) -> None:
-        """Until every publisher has what it was owed and has left."""
+        """Wait until every publisher has got the receipts it was owed, and has left."""
         while self._publishers:
             self._gone.clear()
             await self._gone.wait()
 
     def fail(self, error: WeftError) -> None:
-        """The log keeps no more promises: whoever waits is told."""
+        """The log can keep its promises no longer: everybody who waits gets this error."""
         self.draining = True
         for number in [*self._requests, *self._moves]:
             self._refused(number, error)
@@ -424,7 +413,8 @@ class Clients:
         self._holdings.clear()
 
     def admit(self) -> None:
-        """Raise what stands in the way of one more client. What its batches may need is loaded while it gets ready."""
+        """Raise the reason why one more client cannot be admitted, if there is one. Arrow, which its batches may need,
+        is loaded while the client gets ready."""
         self.check_open()
         if self.streams >= self.limits.streams_max:
             raise Busy("this node has as many clients as it may", limit=self.limits.streams_max)
@@ -436,14 +426,15 @@ def _move(number: int, group: str, positions: tuple[Position, ...]) -> MoveGroup
 
 
 def _load_arrow_soon() -> None:
-    """In a thread, unless it is there, so that the first large batch need not wait for it on the loop."""
+    """Load Arrow in a thread, if it is not loaded yet, so that the first large batch does not wait for it on the
+    loop."""
     if ARROW not in sys.modules:
         threading.Thread(target=load_arrow, name="weft-load-arrow", daemon=True).start()
 
 
 def load_arrow() -> None:
-    """And all that it loads when it makes its first array of keys. Not in two threads at once: Arrow looks for pandas
-    then, and who comes second does not wait for that."""
+    """Load Arrow, and everything it loads with its first array of keys. Not in two threads at once: Arrow looks for
+    pandas at that moment, and the second thread would not wait for that."""
     import_module(ARROW)
     count = FEW_MAX + 1
     Batch.from_columns([b"x"] * count, 0, [b"k"] * count)

@@ -1,4 +1,4 @@
-"""Says when a node begins to refuse events because its disk has too little room, and when it takes them again."""
+"""Logs when a node begins to refuse events because its disk has too little room, and when it accepts them again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOK_INTERVAL_S: Final = 1.0  # one question to the file system; people read the
 
 
 class DiskWatch:
-    """``find`` says why there is no room now, or None. Each change is logged once, by whoever looks first."""
+    """``find`` says why there is no room now, or None. Each change is logged once, when somebody first looks."""
 
     def __init__(self, find: Callable[[], DiskFull | None], data: Path, logger: BoundLogger) -> None:
         self._find = find
@@ -24,7 +24,7 @@ class DiskWatch:
         self._was_full = False
 
     def look(self) -> DiskFull | None:
-        """Why events are refused just now, with the directory; None if they are not."""
+        """Why events are refused at the moment, with the directory; None if they are not."""
         found = self._find()
         if found is None:
             if self._was_full:
@@ -38,7 +38,7 @@ class DiskWatch:
         return full
 
     async def run(self) -> None:
-        """Look now and then, also while nobody asks."""
+        """Look now and then, even while nobody asks."""
         while True:
             self.look()
             await asyncio.sleep(LOOK_INTERVAL_S)

@@ -1,10 +1,10 @@
 """Drives the two state machines of a node, Members and Broker, on the event loop: inputs in, effects performed.
 
-What an effect leads to (a member that changed is news to the broker, the broker's interest is news to membership) waits
-in line until the step before it is done, so neither machine is ever entered twice.
+An effect may cause another input (the broker is told of a member that changed, and membership of the broker's
+interest). That input waits in line until the current step is done, so neither machine is ever entered twice.
 
-Both machines live by the clock they are given, and not by the loop's: that of a uvloop stands still while a callback
-runs. A simulation gives its own clock, and its own loop for the timers.
+Both machines use the clock they are given, and not the loop's: uvloop's stands still while a callback runs. A
+simulation passes its own clock, and its own loop for the timers.
 """
 
 from __future__ import annotations
@@ -22,19 +22,7 @@ from weft.core.timers import soonest
 from weft.errors import StorageError
 from weft.membership import Members
 from weft.model import NodeId
-from weft.node.clients import ClientEffect
 
-PeerEffect = (
-    core.SendCopies
-    | core.SendAcks
-    | core.SendResume
-    | core.SendBegins
-    | core.SendPastRequest
-    | core.SendPast
-    | core.SendPlain
-    | core.SendPlainAck
-    | calls.SendCall
-)
 MemberNews = (
     membership.MemberChanged
     | membership.MemberForgotten
@@ -46,9 +34,9 @@ News = MemberNews | core.EventsGone | core.PeerRefused
 
 
 class Links(Protocol):
-    """What the engine asks of the links to peers."""
+    """What the engine needs of the links to peers."""
 
-    def send(self, effect: PeerEffect) -> None: ...
+    def send(self, effect: core.PeerEffect) -> None: ...
 
     def send_member(self, peer: NodeId, message: membership.Message) -> None: ...
 
@@ -66,19 +54,19 @@ class StepWatch(Protocol):
 
 
 class Engine:
-    """``serve`` performs what is for clients, ``call`` what is for those who ask and serve, ``news`` hears what was
-    found out about others, ``kick`` has the log synced, ``damaged`` hears of events that peers were to get and that the
-    log has lost, ``buckets_found`` that there are buckets of keys and values to follow.
+    """``serve`` performs effects for clients, ``call`` those for clients that ask and serve; ``news`` is told what was
+    found out about others; ``kick`` makes the log sync; ``damaged`` is told of events that peers should get and that
+    the log has lost, ``buckets_found`` that there are buckets of keys and values to follow.
 
-    An error in a step ends the engine: ``failed`` is told once, and nothing is stepped any more. ``now_s`` is a
-    monotonic clock. ``watch``: for traces; None: there are none, and a step costs nothing for them.
+    An error in a step ends the engine: ``failed`` is called once, and no further step is made. ``now_s`` is a monotonic
+    clock. ``watch`` is for traces; None: there are none, and they cost nothing.
     """
 
     def __init__(
         self,
         broker: Broker,
         members: Members,
-        serve: Callable[[ClientEffect], None],
+        serve: Callable[[core.ClientEffect], None],
         call: Callable[[calls.CallEffect], None],
         news: Callable[[News], None],
         kick: Callable[[], None],
@@ -90,7 +78,7 @@ class Engine:
     ) -> None:
         self.broker = broker
         self.members = members
-        self.links: Links  # set before start: they in turn need the engine
+        self.links: Links  # set before start: links in turn need the engine
         self._serve = serve
         self._call = call
         self._news = news
@@ -102,7 +90,7 @@ class Engine:
         self._watch = watch
         self._loop = asyncio.get_running_loop()
         self._line: deque[tuple[Callable[[Any], None], core.Input | membership.Input | None]] = deque()
-        self.left = asyncio.Event()  # the goodbye is said, or nothing is said any more
+        self.left = asyncio.Event()  # the goodbye was said, or nothing more is said
         self._stepping = False
         self._over = False
         self._has_stepped = False  # since the alarm was set
@@ -115,7 +103,7 @@ class Engine:
         self.feed_member(membership.Start())
 
     def finish(self) -> None:
-        """Before stopping: members of groups leave, and the mesh is told where they stood."""
+        """Before stopping: members leave their groups, and the mesh is told the groups' positions."""
         self._line.append((self._close_groups, None))
         self._run()
 
@@ -126,12 +114,12 @@ class Engine:
             self._alarm.cancel()
 
     def feed(self, event: core.Input) -> None:
-        """Step the broker with this, and with all it leads to."""
+        """Step the broker with this input, and with everything it leads to."""
         self._line.append((self._step_broker, event))
         self._run()
 
     def feed_member(self, event: membership.Input) -> None:
-        """The same for membership."""
+        """Do the same for membership."""
         self._line.append((self._step_members, event))
         self._run()
 
@@ -164,7 +152,7 @@ class Engine:
     # --- time ----------------------------------------------------------------------------------------------------
 
     def _set_alarm(self) -> None:
-        """One timer for both machines. One that is too early does no harm, so it is only ever moved forward."""
+        """One timer for both machines. A timer that is too early does no harm, so it is only ever moved forward."""
         self._has_stepped = False
         due_s = soonest(self.broker.get_timer(), self._members_due_s)
         if due_s is None or (self._alarm is not None and self._alarm_at_s <= due_s):
@@ -204,10 +192,15 @@ class Engine:
     def _perform(self, effects: Iterable[core.Effect]) -> None:
         for effect in effects:
             kind = type(effect)
-            if kind is core.Deliver or kind is core.Receipts:  # nearly all of them: the others are looked for in turn
+            if kind is core.Deliver or kind is core.Receipts:  # nearly all of them; the others are tested in turn
                 self._serve(effect)  # type: ignore[arg-type]
                 continue
+            if isinstance(effect, core.PeerEffect):
+                self.links.send(effect)
+                continue
             match effect:
+                case calls.Replied() | calls.CallFailed() | calls.Handed() | calls.HandedOver() | calls.HandedTook():
+                    self._call(effect)
                 case core.TellInterest(patterns, capped, summary, since_us):
                     self.feed_member(membership.SetInterest(patterns, capped, summary, since_us))
                 case core.DropLink(peer, reason):
@@ -216,12 +209,6 @@ class Engine:
                     self._damaged(error)
                 case core.EventsGone() | core.PeerRefused():
                     self._news(effect)
-                case core.SendCopies() | core.SendAcks() | core.SendResume() | core.SendPlain() | core.SendPlainAck():
-                    self.links.send(effect)
-                case core.SendBegins() | core.SendPastRequest() | core.SendPast() | calls.SendCall():
-                    self.links.send(effect)
-                case calls.Replied() | calls.CallFailed() | calls.Handed() | calls.HandedOver() | calls.HandedTook():
-                    self._call(effect)
                 case core.BucketsFound():
                     self._buckets_found()
                 case _:
@@ -239,7 +226,7 @@ class Engine:
                     self.links.dial(address)
                 case membership.MemberChanged(_, after):
                     if not (after.node_id == self.broker.me and after.liveness.gone):
-                        self.feed(core.MemberKnown(after))  # who leaves still hands out what it owes
+                        self.feed(core.MemberKnown(after))  # a leaving node still hands out what it owes
                     self._news(effect)
                 case membership.MemberForgotten(node_id):
                     self.feed(core.MemberForgotten(node_id))
@@ -247,7 +234,7 @@ class Engine:
                 case membership.HealthChanged(peer, _, health):
                     self._news(effect)
                     if health is membership.Health.UNHEALTHY and peer not in self.broker.replication.plain:
-                        self.links.disconnect(peer, "its heartbeats were missed")  # PL-03: and dialled again
+                        self.links.disconnect(peer, "its heartbeats were missed")  # PL-03; it is dialled again
                 case membership.RoundTrip() | membership.GossipRefused():
                     self._news(effect)
                 case membership.Stopped():

@@ -1,6 +1,6 @@
 """The certificate a node starts with: from the CA in its own data directory, or from one elsewhere (SEC-01).
 
-Whoever starts the first node of a mesh need not know any of this: a CA is made beside the log. Further nodes come with
+To start the first node of a mesh, one need not know any of this: it makes a CA beside its log. Each further node brings
 a token of that CA, once. Everything here blocks: it waits for disks and for a CA.
 """
 
@@ -42,12 +42,12 @@ from weft.security.tokens import read_token_file, read_token_untrusted
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 CA_URL: Final = "https://127.0.0.1:7443"  # in tokens, until somebody says where the CA is served
 HOW_TO_ENROL: Final = "`weft ca token NODE_ID --data DIR`, where the CA is, gives a token for --token"
-CLIENT: Final = "local"  # who uses this machine's commands
+CLIENT: Final = "local"  # the client certificate for commands on this machine
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What a node has, and where more comes from. ``authority`` is the CA, if it is here."""
+    """What a node has, and where it gets more from. ``authority`` is the CA, if it is here."""
 
     store: CertificateStore
     current: Credentials
@@ -56,7 +56,7 @@ class Settled:
 
 
 def read_token(config: NodeConfig) -> Secret[str] | None:
-    """The enrolment token that was given, in words or as a file."""
+    """The enrolment token from the configuration, as text or from a file."""
     security = config.security
     if security.token is not None or security.token_file is None:
         return security.token
@@ -66,7 +66,7 @@ def read_token(config: NodeConfig) -> Secret[str] | None:
 def wanted_node_id(config: NodeConfig, token: Secret[str] | None) -> NodeId | None:
     """The id that the configuration or the token asks for. Raise UsageError if the two differ, TokenRefused.
 
-    Asked before anything is written or sent: a token is good once, and a slip must not cost it.
+    Called before anything is written or sent: a token is valid once, and a slip must not use it up.
     """
     wanted = config.node.id
     if token is None:
@@ -81,7 +81,7 @@ def wanted_node_id(config: NodeConfig, token: Secret[str] | None) -> NodeId | No
 
 
 def settle_credentials(config: NodeConfig, node_id: NodeId, token: Secret[str] | None, now_s: float) -> Settled:
-    """Raise UsageError for what somebody has to decide, EnrolmentFailed if a CA does not help. ``now_s``: Unix time."""
+    """Raise UsageError for what somebody has to decide, EnrolmentFailed if a CA refuses. ``now_s``: Unix time."""
     store = CertificateStore(tls_directory(config.node.data))
     if not is_ca_here(config, token):
         return _from_elsewhere(config, node_id, store, token, now_s)
@@ -102,7 +102,8 @@ def settle_client(data: Path, authority: Authority, now_s: float) -> Settled:
 
 
 def hosts_for(config: NodeConfig) -> tuple[str, ...]:
-    """What clients may call this node: where it listens, where others are told to find it, and what is configured."""
+    """The names by which clients may reach this node: where it listens, its advertised address, and what is
+    configured."""
     listen, advertised = config.listen.grpc, config.listen.advertise
     listened = () if listen.is_wildcard else (listen.host,)
     told = () if advertised is None else (advertised.host,)
@@ -111,9 +112,9 @@ def hosts_for(config: NodeConfig) -> tuple[str, ...]:
 
 
 def is_ca_here(config: NodeConfig, token: Secret[str] | None) -> bool:
-    """Whether the certificate comes from a CA in the data directory, there already or to be made.
+    """Whether the certificate comes from a CA in the data directory, which exists or will be made.
 
-    Changes nothing, so that whoever forgot an option can add it. Raise UsageError.
+    Changes nothing, so that one can still add a forgotten option. Raise UsageError.
     """
     store = CertificateStore(tls_directory(config.node.data))
     if token is not None:
@@ -135,7 +136,7 @@ def is_ca_here(config: NodeConfig, token: Secret[str] | None) -> bool:
 
 
 def _own_authority(config: NodeConfig, now_s: float) -> Authority:
-    """The CA in the data directory, made if this is the first node."""
+    """The CA in the data directory, which is made if this is the first node."""
     directory = ca_directory(config.node.data)
     if not (directory / SETTINGS).exists():
         settings = AuthoritySettings(config.node.mesh, _own_url(config), int(config.security.certificate_lifetime_s))

@@ -1,4 +1,5 @@
-"""The doors of a node's ports: bounds from its configuration, and from the files that the process may have open."""
+"""The doors of a node's ports, with bounds from its configuration and from the number of files that the process may
+have open."""
 
 from __future__ import annotations
 
@@ -15,21 +16,21 @@ from weft.limits import QUIC_CONNECTIONS_MAX
 from weft.log.rocks_store import files_for_log
 from weft.node.config import NodeConfig
 
-COATY_SURPLUS_MAX: Final = 16  # connections at a time that are hung up on with a word
-PEERS_BESIDE_MAX: Final = 8  # dialled because others told of them, while there is no link to a configured one
+COATY_SURPLUS_MAX: Final = 16  # connections at a time that are closed with a word
+PEERS_BESIDE_MAX: Final = 8  # dialled because others mentioned them, while there is no link to a configured peer
 
 FEW_FILES_ADVICE: Final = "raise the hard limit (ulimit -Hn, LimitNOFILE=), or set limits.connections_max lower"
 
 
 def plan_files(config: NodeConfig, allowed: int) -> Descriptors:
-    """What a node of this configuration does with so many files; UsageError if they are too few."""
-    dialled_max = 2 * len(config.peers) + PEERS_BESIDE_MAX  # a link and the one that takes its place
+    """How a node with this configuration uses its files; UsageError if they are too few."""
+    dialled_max = 2 * len(config.peers) + PEERS_BESIDE_MAX  # a link and its replacement
     return plan(allowed, files_for_log(allowed), dialled_max)
 
 
 class Entrances:
-    """``limit``: what the system allows this process; UsageError if it is too little. ``tell`` hears who was turned
-    away."""
+    """``limit``: how many files the system allows this process; UsageError if they are too few. ``tell`` is told who
+    was turned away."""
 
     def __init__(self, config: NodeConfig, limit: FileLimit, tell: Callable[[TurnedAway], None]) -> None:
         self._config = config
@@ -60,7 +61,7 @@ class Entrances:
         return self.keeper.door("ca", http_limits(self.files.ca), apart=True)
 
     def exmp(self, name: str, connections_max: int) -> Door:
-        """Its sessions have deadlines of their own, and say why they end."""
+        """Its sessions have their own deadlines, and say why they end."""
         limits = self._config.limits
         bounds = DoorLimits(
             connections_max,
@@ -72,7 +73,7 @@ class Entrances:
         return self.keeper.door(name, bounds)
 
     def coaty(self) -> Door:
-        """Its handshakes have deadlines of their own, and whoever is one too many is told so."""
+        """Its handshakes have their own deadlines, and surplus connections get an answer."""
         most = self._config.gateway.coaty.connections_max + COATY_SURPLUS_MAX
         return self.keeper.door("coaty", self._open_to_all(most, math.inf))
 
@@ -82,7 +83,7 @@ class Entrances:
         return self.keeper.door("emm-quic", bounds, apart=True)
 
     def _open_to_all(self, connections_max: int, stranger_s: float) -> DoorLimits:
-        """Where a handshake is all there is to prove: no address gets more than half of the places."""
+        """For ports where a handshake is the only proof: no address gets more than half of the places."""
         limits, half = self._config.limits, connections_max // 2
         return DoorLimits(
             connections_max,

@@ -1,6 +1,6 @@
-"""What is counted where it happens: plain numbers that cost an addition, read when somebody asks for the metrics.
+"""Numbers that are counted where things happen: each costs an addition, and is read when somebody asks for the metrics.
 
-They are written by the node's event loop only, and the sync latency by the storage thread only; so they need no locks.
+Only the node's event loop writes them, and only the storage thread writes the sync latency, so they need no locks.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from weft.gateway import BridgeFigures, RequestFigures
 from weft.limits import LINK_LATENCIES_KEPT
 from weft.model.pipeline_reports import PipelineReport
 
-OTHER: Final = "other"  # the label of whatever is beyond a bound
+OTHER: Final = "other"  # the label for everything beyond a bound
 
-# A disk of a server syncs in a tenth of a millisecond to ten; what takes a second is worth a look.
+# A server's disk syncs in 0.1 to 10 ms; a sync that takes a second is worth a look.
 SYNC_BUCKETS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0)
 
-# A step of the loop should take 20 ms at most (SEC-05); what takes longer than that is found in these.
+# A step of the loop should take 20 ms at most (SEC-05); these show what takes longer.
 DELAY_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
@@ -32,12 +32,12 @@ LATENCY_BUCKETS_S: Final = (
 )  # fmt: skip
 
 
-# A request within a machine takes less than a millisecond; one that takes a minute waits for something.
+# A request within a machine takes less than a millisecond; one that takes a minute is waiting for something.
 REQUEST_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 
 
 class ConnectionState(IntEnum):
-    """Of the link to a peer; the higher, the better."""
+    """The state of the link to a peer; the higher, the better."""
 
     DOWN = 0
     CONNECTING = 1
@@ -75,7 +75,7 @@ class Histogram:
 
 @dataclass(slots=True)
 class PeerFigures:
-    """One peer's link (PL-06). A link holds on to its own and adds to it; mutable for that reason."""
+    """One peer's link (PL-06). It is mutable because its link keeps it and adds to it."""
 
     state: ConnectionState = ConnectionState.DOWN
     reconnects: int = 0
@@ -87,7 +87,7 @@ class PeerFigures:
     drops: int = 0
     rtt_ms: float | None = None
     send_latency_ms: Latencies = field(default_factory=Latencies)
-    refused: dict[str, int] = field(default_factory=dict)  # fault -> how often; as many as the code has faults
+    refused: dict[str, int] = field(default_factory=dict)  # fault -> how often; at most as many as the code has faults
 
     def sent(self, size: int, latency_s: float) -> None:
         """A frame has left; ``latency_s`` is how long it waited and was being written."""
@@ -115,7 +115,7 @@ class GroupFigures:
 
 @dataclass(frozen=True, slots=True)
 class KvFigures:
-    """Of buckets of keys and values."""
+    """About buckets of keys and values."""
 
     buckets: int = 0
     keys: int = 0
@@ -132,13 +132,14 @@ class TopicFigures:
     """What the log has of one topic."""
 
     topic: str
-    events: int  # that ever came, since the streams began
+    events: int  # that ever came since the streams began
     size_bytes: int  # that are kept now
 
 
 @dataclass(frozen=True, slots=True)
 class CallFigures:
-    """Of requests and replies. ``times_s`` is of those that were answered here, from the request to the last reply."""
+    """About requests and replies. ``times_s`` covers those that were answered here, from the request to the last
+    reply."""
 
     servers: int = 0
     in_hand: int = 0
@@ -149,11 +150,11 @@ class CallFigures:
 
 @dataclass(frozen=True, slots=True)
 class LaterFigures:
-    """Of events for a later time."""
+    """About events for a later time."""
 
     pending: int = 0
     indexed: int = 0  # of them in memory
-    overdue_s: float = 0.0  # how long the first one is due already
+    overdue_s: float = 0.0  # how long the first one is overdue
     delivered: int = 0
     late: int = 0
     cancelled: int = 0
@@ -161,53 +162,53 @@ class LaterFigures:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFigures:
-    """Of schedules."""
+    """About schedules."""
 
     schedules: int = 0  # that the mesh has
     fired: int = 0  # by this node
     late: int = 0
-    missed: int = 0  # slots that nobody fired, seen here
-    refused: int = 0  # slots whose owner may not publish there
+    missed: int = 0  # times that nobody fired, as seen here
+    refused: int = 0  # times whose owner may not publish there
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaFigures:
-    """Of the schema of one pattern."""
+    """About the schema of one pattern."""
 
     pattern: str
-    checked: int = 0  # events that were looked at here
-    faults: int = 0  # that broke it
+    checked: int = 0  # events that were checked here
+    faults: int = 0  # events that broke it
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryFigures:
-    """Of one archive table that is read where the log ends."""
+    """About one archive table that is read where the log ends."""
 
     table: str
-    is_up: bool = False  # it was listed, and could be asked the last time
+    is_up: bool = False  # it was listed, and could be read the last time
     files: int = 0
-    files_unread: int = 0  # new ones that are still being looked into
+    files_unread: int = 0  # new files that are still being indexed
     files_damaged: int = 0
     reads: int = 0
-    failures: int = 0  # of who asked
+    failures: int = 0  # clients whose request failed
     events: int = 0  # read from it
-    size_bytes: int = 0  # of them
+    size_bytes: int = 0  # of these events
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFigures:
-    """What a node can tell when it is asked, without having counted."""
+    """What a node can tell when it is asked, without having counted it."""
 
     log_bytes: int = 0
     log_streams: int = 0
     log_appended: int = 0  # batches since the start
     log_synced: int = 0
-    log_cuts: int = 0  # streams cut on opening, behind what was promised
+    log_cuts: int = 0  # streams that were cut on opening, behind what was promised
     log_lost_events: int = 0  # found damaged since the start
     disk_free_bytes: int = 0
-    disk_full: bool = False  # publishes are refused for want of room
+    disk_full: bool = False  # publishes are refused because there is no room
     members: Mapping[str, int] = field(default_factory=dict)  # liveness -> nodes
-    events_in_vain: int = 0  # copied here by peers though nobody wants them
+    events_in_vain: int = 0  # copied here by peers, although nobody wants them
     clients: int = 0
     subscriptions: int = 0
     held_bytes: int = 0
@@ -216,19 +217,19 @@ class NodeFigures:
     turned_away: Mapping[tuple[str, str], int] = field(default_factory=dict)  # connections: (port, reason) -> how many
     datagrams: Mapping[str, int] = field(default_factory=dict)  # of devices: fate -> how many
     datagrams_rejected: Mapping[str, int] = field(default_factory=dict)  # reason -> how many
-    coaty: BridgeFigures | None = None  # None: no namespace of Coaty is joined
+    coaty: BridgeFigures | None = None  # None: no Coaty namespace is joined
     kv: KvFigures | None = None  # None: the node is not up
     calls: CallFigures | None = None  # None: the node is not up
     later: LaterFigures | None = None
     schedules: ScheduleFigures | None = None
     schemas: Sequence[SchemaFigures] = ()
     history: Sequence[HistoryFigures] = ()
-    exmp: RequestFigures | None = None  # None: nobody is served over EXMP
+    exmp: RequestFigures | None = None  # None: EXMP is not served
     certificate_expires_s: float | None = None  # None: there is none
     certificate_renewals: int = 0
     certificate_failures: int = 0
-    topics: Sequence[TopicFigures] = ()  # the largest, and the rest as one
+    topics: Sequence[TopicFigures] = ()  # the largest topics, and the rest as one
     pipelines: Sequence[PipelineReport] = ()
     spans_made: int = 0
     spans_dropped: int = 0
-    keys: Mapping[str, int] | None = None  # of the mesh, by whether they are good; None: there are none
+    keys: Mapping[str, int] | None = None  # keys of the mesh, by whether they are valid; None: there are none

@@ -1,13 +1,13 @@
 """The key that a first start makes for the commands of its machine (SEC-07).
 
-Of a key only a hash is kept, and the key itself goes into a context at the very end of the start. A start that is
-killed in between would leave a key that nobody has, and later starts would make no other. So the key lies in a file of
-its own until the context is written::
+A node keeps only the hash of a key; the key itself goes into a context at the very end of the start. If the start is
+killed in between, nobody has the key, and later starts would not make another one. So the key stays in a separate file
+until the context is written::
 
     client/first-key    the key as text, for its owner only
 
-The file is written before the hash. Whatever moment a start is killed at, the next one finds no hash (and makes a key)
-or both (and goes on with that key).
+The file is written before the hash. Whenever a start is killed, the next one finds no hash (and makes a key) or both
+(and goes on with that key).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EVERYTHING: Final = KeyRequest("the first key", publish=(">",), subscribe=(">",)
 
 
 class FirstKey:
-    """``data`` is the node's directory, ``place`` the one for commands of its machine. Everything here blocks."""
+    """``data`` is the node's directory, ``place`` the one for commands of this machine. Everything here blocks."""
 
     def __init__(self, data: Path, place: Path) -> None:
         self._data = data
@@ -48,14 +48,14 @@ class FirstKey:
         return waiting
 
     def kept(self) -> None:
-        """A context has the key, or nobody needs it: what is here can go."""
+        """A context has the key, or nobody needs it: delete what is here."""
         remove_private(self.file)
 
     def _lay_down(self, key: Secret[str]) -> None:
         write_private(self.file, key.reveal().encode())
 
     def _waiting(self) -> Secret[str] | None:
-        """The key in the file, if it is one of this node's."""
+        """The key in the file, if it is one of this node's keys."""
         text = read_private(self.file)
         if text is None:
             return None

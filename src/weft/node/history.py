@@ -1,6 +1,7 @@
-"""The archive tables of a node: asked in processes of their own, for who reads on where the log ends (LAK-04, ADR 45).
+"""The archive tables of a node, for readers of what the log no longer has. Each is read in a separate process (LAK-04,
+ADR 45).
 
-The event loop never waits for a table. Whoever does has a task of its own, a bounded time, and an error at its end.
+The event loop never waits for a table. A reader waits in its own task for a bounded time, and gets an error at its end.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from weft.node.config.history import HistorySettings
 from weft.node.figures import HistoryFigures
 from weft.port.history import Archived, HistoryAway, HistoryDamaged, HistoryPiece
 
-PLACES_AT_ONCE: Final = 512  # told to the core in one step: a millisecond or two
+PLACES_AT_ONCE: Final = 512  # given to the core in one step: a millisecond or two
 EVENTS_LACKING: Final = "neither the log nor the archive table has offset"
 
 
 class HistoryTable:
-    """One table, asked in its process."""
+    """One table, which is read in its process."""
 
     def __init__(self, settings: HistorySettings, has_gaps: Callable[[Topic], bool], logger: BoundLogger) -> None:
         self.settings = settings
@@ -39,7 +40,7 @@ class HistoryTable:
         self._state = State(0, 0, 0, False, "")
         begin = Begin(settings.table, str(settings.index), settings.refresh_s, settings.memory_bytes)
         self._process = TableProcess(begin, self._changed)
-        self._problem = ""  # the last that was logged
+        self._problem = ""  # the last problem that was logged
         self._events = self._bytes = self._reads = self._failures = 0
 
     async def start(self) -> None:
@@ -143,7 +144,7 @@ class HistoryTable:
         return HistoryAway(f"the archive table cannot be asked: {error}", table=self.settings.name)
 
     def _told(self, problem: str) -> None:
-        """In the log, once for each change."""
+        """Log each change once."""
         if problem and not self._problem:
             self._logger.warning("history_away", table=self.settings.name, reason=problem)
         elif self._problem and not problem:
@@ -152,12 +153,12 @@ class HistoryTable:
 
 
 class NodeHistory:
-    """``History`` of the services for clients, and what the core asks for its subscriptions. ``feed`` takes answers."""
+    """``History`` for the services for clients, and for the core's subscriptions. ``feed`` takes the answers."""
 
     def __init__(
         self, tables: Sequence[HistorySettings], has_gaps: Callable[[Topic], bool], logger: BoundLogger
     ) -> None:
-        self.feed: Callable[[HistoryFound | HistoryRead], None]  # set before it is asked
+        self.feed: Callable[[HistoryFound | HistoryRead], None]  # set before the first request
         self._tables = [HistoryTable(each, has_gaps, logger) for each in tables]
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -193,7 +194,7 @@ class NodeHistory:
     async def _streams(
         self, pattern: Pattern, after: StreamKey | None, since_us: int | None, *, is_fresh: bool
     ) -> AsyncIterator[Archived]:
-        """In order: each table gives its own, and each topic is of one table."""
+        """In order: each table gives its own streams, and each topic belongs to one table."""
         heads: list[tuple[Archived, AsyncIterator[Archived]]] = []
         for table in self._tables:
             age_s_max = 0.0 if is_fresh else table.settings.refresh_s
@@ -260,8 +261,8 @@ class NodeHistory:
 
 
 def follow(batches: Sequence[bytes], first: int, end: int, *, with_gaps: bool) -> None:
-    """Check what a table gave for offsets from ``first`` up to ``end``: HistoryDamaged unless every event follows the
-    one before it. ``with_gaps``: offsets may be missing, but never go back."""
+    """Check what a table gave for offsets from ``first`` up to ``end``: raise HistoryDamaged unless every event follows
+    the one before it. ``with_gaps``: offsets may be missing, but never go back."""
     at = first
     for data in batches:
         base, count, _ = extent(data)
@@ -275,7 +276,7 @@ def follow(batches: Sequence[bytes], first: int, end: int, *, with_gaps: bool) -
 def lacking(
     key: StreamKey, first: int, end: int, following: int | None, damage: str, *, with_gaps: bool
 ) -> HistoryPiece:
-    """The table has no event at ``first``; the log has the stream from ``end`` on, or (OFFSET_MAX) not at all.
+    """The table has no event at ``first``; the log has the stream from ``end`` on, or (OFFSET_MAX) does not have it.
 
     PositionExpired if events are missing, which says where they go on.
     """

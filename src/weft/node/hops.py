@@ -1,10 +1,10 @@
-"""When events became durable here, and when they were handed to subscribers: what ``weft trace`` is told, and what the
-latency of deliveries is counted from.
+"""When events became durable here, and when they were handed to subscribers: for ``weft trace``, and for the latency of
+deliveries.
 
 Nothing is kept per event. Each sync of a stream, and each batch for a subscriber, is one point: the offset that was
-reached, and when. A stream has a bounded number of points, and when there are too many, the older half is thinned out
-to every second one. So what happened lately is known exactly, and what is older the less exactly the older it is. All
-of it is in memory: a node that was restarted knows nothing of before.
+reached, and when. A stream has a bounded number of points. When there are too many, every second point of the older
+half is dropped. So recent times are known exactly, and older ones less and less exactly. All of it is in memory: a
+restarted node knows nothing from before.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from weft.port.ways import Delivery, Moment
 
 STREAM_POINTS_MAX: Final = 256  # of one stream, 16 bytes each
 READER_POINTS_MAX: Final = 64  # of one subscriber in one stream
-STREAMS_MAX: Final = 1024  # streams with points; those that moved last. 4 MB at most
-READERS_MAX: Final = 1024  # likewise, subscribers and streams: 1 MB at most
+STREAMS_MAX: Final = 1024  # streams with points: those that moved last. 4 MB at most
+READERS_MAX: Final = 1024  # pairs of subscriber and stream: 1 MB at most
 DELIVERIES_TOLD_MAX: Final = 256  # of one event
 
 
 class Timeline:
-    """Which offset was reached when."""
+    """When which offset was reached."""
 
     __slots__ = ("_ends", "_exact_from", "_first", "_points_max", "_times_us")
 
     def __init__(self, first: int, points_max: int) -> None:
-        """``first``: nothing is known of events before this offset."""
+        """``first``: nothing is known about events before this offset."""
         self._first = first
         self._points_max = points_max
         self._ends = array("q")
@@ -44,7 +44,7 @@ class Timeline:
         return self._ends[-1] if self._ends else self._first
 
     def add(self, end: int, time_us: int) -> None:
-        """All events before ``end`` are there now. What comes again, after a failure, changes nothing."""
+        """All events before ``end`` are there now. Repetitions, after a failure, change nothing."""
         if self._ends and end <= self._ends[-1]:
             return
         if len(self._ends) == self._points_max:
@@ -60,11 +60,11 @@ class Timeline:
         self._exact_from = half // 2
 
     def reached_us(self, offset: int) -> int | None:
-        """By when the event was there."""
+        """When the event was there, at the latest."""
         ends = self._ends
         if not ends or offset >= ends[-1] or offset < self._first:
             return None
-        if len(ends) > 1 and offset < ends[-2]:  # most are of the last point
+        if len(ends) > 1 and offset < ends[-2]:  # most requests are about the last point
             return self._times_us[bisect_right(ends, offset)]
         return self._times_us[-1]
 
@@ -79,7 +79,7 @@ class Timeline:
 
 
 class Reader(NamedTuple):
-    """A subscriber in one stream."""
+    """One subscriber in one stream."""
 
     pattern: str
     group: str
@@ -116,7 +116,7 @@ class Hops:
             timeline.add(end, now_us)
 
     def delivered(self, numbers: Sequence[int], key: StreamKey, first: int, end: int, now_us: int) -> None:
-        """Events of a stream, from ``first`` up to, not including, ``end``, are on their way to these subscribers."""
+        """Events of a stream, from ``first`` up to but not including ``end``, are on their way to these subscribers."""
         readers = self._readers.get(key, {})
         for number in numbers:
             reader = readers.get(number)
@@ -146,7 +146,7 @@ class Hops:
     # --- what is asked -------------------------------------------------------------------------------------------
 
     def waited_us(self, key: StreamKey, offset: int, now_us: int) -> int | None:
-        """For how long an event has been durable here; None: not known."""
+        """For how long an event has been durable here; None: unknown."""
         timeline = self._streams.get(key)
         at_us = None if timeline is None else timeline.reached_us(offset)
         return None if at_us is None else now_us - at_us

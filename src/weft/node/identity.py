@@ -1,4 +1,5 @@
-"""Who this node is: chosen once, kept beside the log. Its streams carry the id for ever, so it never just changes."""
+"""The node's id: it is chosen once and kept beside the log. Its streams carry the id for ever, so it never just
+changes."""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ from weft.model import BadName, NodeId, parse_node_id
 from weft.security.files import write_private
 
 FILE: Final = "node-id"
-SUFFIX_BYTES: Final = 4  # two nodes on hosts of one name differ, but once in four thousand million times
+SUFFIX_BYTES: Final = 4  # two nodes on hosts of the same name differ, except once in four thousand million times
 HOST_CHARACTERS_MAX: Final = 32  # the rest of a long host name tells people nothing
 
 
 def settle_node_id(data: Path, wanted: NodeId | None) -> NodeId:
-    """The id of the node whose data directory this is: the one it has, else the wanted one, else a new one.
+    """The id of the node with this data directory: the one it has, else the wanted one, else a new one.
 
-    Raise UsageError if it has another than the wanted one: its streams belong to that.
+    Raise UsageError if it has another one than the wanted one, because its streams belong to that.
     """
     file = data / FILE
     kept = _read(file)
@@ -55,7 +56,7 @@ def _read(file: Path) -> NodeId | None:
 
 
 def _write(file: Path, node_id: NodeId) -> None:
-    """At once and for good, before anything is promised in that name."""
+    """Write it at once and for good, before anything is promised in that name."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

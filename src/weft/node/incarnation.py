@@ -1,6 +1,6 @@
-"""Which life of the node this is: higher at every start, whatever the clock says.
+"""The number of this life of the node: higher at every start, whatever the clock says.
 
-Membership needs it (a state of an earlier life never counts against this one), and it must outlive power cuts: two
+Membership needs it (a state of an earlier life never counts against this one), and it must survive power cuts: two
 lives with one number could not be told apart.
 """
 
@@ -18,16 +18,16 @@ DIGITS_MAX: Final = 20
 
 
 def last_incarnation(data: Path) -> int:
-    """Of the last start, in milliseconds since 1970 unless the clock was behind; 0 if there was none."""
+    """The number of the last start: milliseconds since 1970, unless the clock was behind; 0 if there was none."""
     return _read(data / FILE)
 
 
 def next_incarnation(data: Path, now_ms: int) -> int:
     """One more than the last, or the clock if that is higher; kept before it is used.
 
-    A node whose disk was lost starts at the clock, so beyond its earlier lives unless one of them ran on a wrong clock;
-    then it hears of them from the mesh and steps over them. In milliseconds: no node loses its disk and is back within
-    one.
+    A node that lost its disk starts at the clock, which is beyond its earlier lives unless one of them had a wrong
+    clock; then it hears of them from the mesh and steps over them. Milliseconds will do: no node loses its disk and is
+    back within one.
     """
     file = data / FILE
     incarnation = min(max(_read(file) + 1, now_ms, 1), INCARNATION_MAX)

@@ -1,4 +1,4 @@
-"""What operators ask a node about API keys: which there are, a new one, an end to one."""
+"""What operators ask a node about API keys: to list them, make one, or revoke one."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from weft.security.api_keys import SCRYPT_N, SCRYPT_P, SCRYPT_R, KeyName, KeyRec
 from weft.security.key_store import KeyRequest, KnownKey
 from weft.wire.mesh import mesh_pb2 as pb
 
-LOOK_KEYS_AT_ONCE: Final = 128  # in one turn of the event loop: some milliseconds
+LOOK_KEYS_AT_ONCE: Final = 128  # in one turn of the event loop: a few milliseconds
 RECORD_BYTES_MAX: Final = 48 * KIB  # of a new key: 128 patterns of 255 bytes take 33
 
 
 class NodeKeyAnswers:
-    """``quotas`` has what callers use of this node. ``looked`` is told that a key was revoked: streams may have to
-    end."""
+    """``quotas`` has what callers use of this node. ``looked`` is told that a key was revoked, because streams may have
+    to end."""
 
     def __init__(self, me: NodeId, sharing: KeySharing | None, quotas: Quotas, looked: Callable[[], None]) -> None:
         self._me = me
@@ -43,7 +43,7 @@ class NodeKeyAnswers:
         return self._found
 
     async def keys(self, key: str, room: PageRoom, after: str) -> pb.KeysReply:
-        """All, or those of one id, as far as there is room."""
+        """All keys, or the ones with this id, as many as fit."""
         store = self._sharing.store
         reply = pb.KeysReply(node_id=self._me)
         key_id, _, maker = key.partition("@")
@@ -70,7 +70,7 @@ class NodeKeyAnswers:
         return pb.CreateKeyReply(key=msgspec.json.encode(self._info(known)), node_id=self._me)
 
     async def revoke(self, key: str, caller: Caller) -> pb.RevokeKeyReply:
-        """Asked again, it says the same: whoever asks may have missed the first answer."""
+        """Asked again, it says the same, because the caller may have missed the first answer."""
         gone = self._revoked(key)
         if gone is None:
             gone = self._info(await self._sharing.revoke(key, caller.who))
@@ -95,7 +95,7 @@ class NodeKeyAnswers:
 
 
 def read_new_record_untrusted(data: bytes, now_s: float) -> KeyRecord:
-    """What a client wants a key to be; raise only UsageError."""
+    """Read what kind of key a client wants; raise only UsageError."""
     if len(data) > RECORD_BYTES_MAX:
         raise UsageError("the rights of this key are too long", size=len(data), limit=RECORD_BYTES_MAX)
     try:

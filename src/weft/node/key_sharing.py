@@ -1,7 +1,7 @@
-"""API keys belong to the mesh: this node's part in that (ADR 33).
+"""This node's part in sharing the mesh's API keys (ADR 33).
 
-What peers say is checked in a thread, then merged and sent on. What commands wrote to ``keys.json`` is signed and told
-to the mesh. What this node says itself is on its disk before anybody hears of it.
+Statements from peers are checked in a thread, then merged and sent on. What commands wrote to ``keys.json`` is signed
+and sent to the mesh. What this node itself says is on its disk before anybody hears of it.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from weft.security.key_statements import BadStatement, KeyMade, KeyRevoked, Said
 from weft.security.key_store import Here, KnownKey, resolve, write_statements
 from weft.security.mesh_keys import API_KEYS_MAX, MergeOutcome, has_ended
 
-ROUND_S: Final = 2.0  # between two comparisons with some peer: what got lost is found after a few
-FORGET_S: Final = 3600.0  # between two looks for keys that ended long ago
-INBOX_MAX: Final = 8  # messages of one peer that wait to be checked; later ones are dropped, and found by comparing
-NEWS_LOGGED_MAX: Final = 8  # in one message, a line each; beyond that one for all
+ROUND_S: Final = 2.0  # between two comparisons with some peer: lost messages are made up for after a few
+FORGET_S: Final = 3600.0  # between two searches for keys that ended long ago
+INBOX_MAX: Final = 8  # messages of one peer that wait to be checked; later ones are dropped, and comparing finds them
+NEWS_LOGGED_MAX: Final = 8  # in one message, a line each; all others share one line
 SIGNED_AT_ONCE: Final = 64  # statements, in a thread
 TAKE_UP_AGAIN_S: Final = 10.0  # after there was no room
-LOOKED_AT_ONCE: Final = 256  # keys of keys.json, in one turn of the event loop: some milliseconds
+LOOKED_AT_ONCE: Final = 256  # keys of keys.json, in one turn of the event loop: a few milliseconds
 
 
 @dataclass(frozen=True, slots=True)
 class SharingSettings:
-    """``unheard_s_max``: how long keys are good without a word from any peer; None: for ever. ``joins``: the node is
+    """``unheard_s_max``: how long keys stay valid without a word from any peer; None: for ever. ``joins``: the node is
     configured to have peers."""
 
     unheard_s_max: float | None
@@ -48,7 +48,7 @@ class SharingSettings:
 
 @dataclass(frozen=True, slots=True)
 class KeySurroundings:
-    """``now_s`` is a monotonic clock, ``unix_s`` tells Unix time."""
+    """``now_s`` is a monotonic clock; ``unix_s`` returns Unix time."""
 
     now_s: Callable[[], float]
     unix_s: Callable[[], float]
@@ -57,7 +57,7 @@ class KeySurroundings:
 
 
 class KeySharing:
-    """Used from the event loop. ``current`` tells this node's credentials of now."""
+    """Used from the event loop. ``current`` returns this node's current credentials."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class KeySharing:
         around: KeySurroundings,
     ) -> None:
         self.store = store
-        # Set once there are links. ``refused`` hears what a peer brought and was not believed.
+        # Set once there are links. ``refused`` is told what a peer brought and was not believed.
         self.send: Callable[[NodeId, KeyTalk], None] = lambda peer, talk: None
         self.refused: Callable[[NodeId, str], None] = lambda peer, what: None
         self._data = data
@@ -81,12 +81,12 @@ class KeySharing:
         self._exchange = KeyExchange(store.mesh, around.chance)
         self._inboxes: dict[NodeId, deque[KeyTalk]] = {}
         self._arrived = asyncio.Event()
-        self._signing = asyncio.Lock()  # one thread at a time has the verifier, the disk, or the credentials
+        self._signing = asyncio.Lock()  # only one thread at a time uses the verifier, the disk, or the credentials
         self._unsaved = False
         self._heard_s = self._next_round_s = self._next_forget_s = around.now_s()
         me = current().identity.name
         self._has_peers = settings.joins or any(each.said.signer != me for each in store.mesh.statements())
-        self._taken_up: Here | None = None  # what commands did here, that the mesh was told of
+        self._taken_up: Here | None = None  # what commands did here, as far as the mesh was told
         self._take_up_again_s = math.inf
         self._is_root_checked = False
 
@@ -96,7 +96,7 @@ class KeySharing:
 
     @property
     def waiting(self) -> int:
-        """Messages that are not taken yet."""
+        """Messages that were not taken yet."""
         return sum(map(len, self._inboxes.values()))
 
     def figures(self) -> dict[str, int]:
@@ -130,7 +130,7 @@ class KeySharing:
     # --- running -------------------------------------------------------------------------------------------------
 
     async def listen(self) -> None:
-        """What peers say, one message of each in turn."""
+        """Take what peers say, one message of each in turn."""
         while True:
             await self._arrived.wait()
             self._arrived.clear()
@@ -166,7 +166,7 @@ class KeySharing:
         await self._save_if_needed()
 
     async def close(self) -> None:
-        """Keep what was learned last. What cannot be kept is heard again from others."""
+        """Keep what was learned last. What cannot be kept comes again from others."""
         try:
             await self._save_if_needed()
         except StorageError as error:
@@ -201,7 +201,7 @@ class KeySharing:
             self._perform(self._exchange.answer(peer, talk, bool(news)))
 
     def _believe_untrusted(self, texts: Sequence[SignedText], known_s: int) -> tuple[list[Statement], list[str]]:
-        """In a thread. What is known already comes again all the time, and need not be checked again."""
+        """Runs in a thread. What is known already comes again all the time, and need not be checked again."""
         believed: list[Statement] = []
         faults: list[str] = []
         for text in texts:
@@ -262,7 +262,8 @@ class KeySharing:
             raise UsageError(f"node {self.me} may not make or revoke keys (keys.makers): ask one that may")
 
     async def _take_up(self) -> None:
-        """Tell the mesh what commands on this machine made and revoked, and what was there before it knew of keys."""
+        """Tell the mesh what commands on this machine made and revoked, and what was there before the mesh knew
+        keys."""
         here, now_s = self.store.here, self._around.now_s()
         if here is self._taken_up and now_s < self._take_up_again_s:
             return
@@ -274,12 +275,12 @@ class KeySharing:
         elif said:
             taken = await self._say(said)
             self._logger.info("keys_taken_up", keys=len(said) - revoked, revoked=revoked, left=len(said) - taken)
-            if taken < len(said):  # there was no room, or it was changed twice in a second
+            if taken < len(said):  # there was no room, or it changed twice within a second
                 self._take_up_again_s = now_s + TAKE_UP_AGAIN_S
 
     async def _say_again(self) -> None:
-        """After the mesh got a new root, nobody can check what was signed before. So nodes say again, under the new
-        one, what they said themselves, and all that is revoked, whoever said it: that must not be lost."""
+        """After the mesh got a new root, nobody can check what was signed before. So nodes repeat, under the new root,
+        what they said themselves, and all revocations, no matter who made them, because these must not be lost."""
         known, mesh, me = self.store.mesh.statements(), self.store.mesh, self.me
         is_good = self._verifier.is_of_this_root
         async with self._signing:
@@ -293,7 +294,7 @@ class KeySharing:
         self._logger.warning("keys_of_another_root", said_again=len(said), forgotten=len(old) - len(said))
 
     async def _untold(self, here: Here) -> list[Said]:
-        """What is in keys.json and the mesh does not know."""
+        """What is in keys.json and unknown to the mesh."""
         mesh, by, me, unix_s = self.store.mesh, f"weft keys on {self.me}", self.me, self._around.unix_s()
         said: list[Said] = [
             KeyRevoked(id=e.id, mark=e.mark, name=e.name, expires_s=e.expires_s, signer=me, signed_s=0, by=by)
@@ -308,12 +309,12 @@ class KeySharing:
         return [each for each in said if not has_ended(each, unix_s)]
 
     def _is_told(self, record: KeyRecord) -> bool:
-        """Somebody told the mesh of this key; and if it was this node, with the rights that stand in the file now."""
+        """Somebody told the mesh of this key; and if it was this node, with the rights that the file has now."""
         told = [made for made, _ in self.store.mesh.made(record.id) if made.key_name == record.key_name]
         return bool(told) and all(made.signer != self.me or made.key == record for made in told)
 
     async def _say(self, said: Sequence[Said]) -> int:
-        """Sign, keep, tell the peers; how much of it was new."""
+        """Sign, keep, and tell the peers; return how much of it was new."""
         current = self._current()
         news: list[Statement] = []
         for first in range(0, len(said), SIGNED_AT_ONCE):

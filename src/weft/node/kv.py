@@ -1,8 +1,8 @@
-"""The buckets of a node: what the log has of them, folded in memory, and what callers ask and write.
+"""The buckets of a node: what the log has of them, folded in memory, and what callers read and write.
 
-Nothing is kept but the log. When the first bucket is used, the node reads the entries of all buckets that its log has;
-from then on it follows them as a subscriber does. What it writes itself counts as soon as it is durable, before whoever
-wrote it is answered.
+Only the log is stored. When the first bucket is used, the node reads the entries of all buckets in its log; from then
+on it follows them like a subscriber. What it writes itself counts as soon as it is durable, before the writer gets its
+answer.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ from weft.port.kv import (
 from weft.port.node import MeshNode, Part
 
 CREDIT_BYTES: Final = 4 * MIB  # read ahead of folding
-READY_S: Final = 30.0  # to read what the log has; then callers are told to come back
+READY_S: Final = 30.0  # to read what the log has; after that, callers are told to come back
 ARRIVAL_S: Final = 4.0  # for a revision that somebody has seen elsewhere; clients give a call five seconds
 RETRY_S: Final = 1.0  # after the node ended the subscription
-ADOPT_S: Final = 5.0  # between two looks for what a lost disk left behind
-ADOPTED_AT_ONCE: Final = 1000  # entries in one look: other writers have their turn in between
-ALARM_S_MAX: Final = 3600.0  # a timer is set again after that: some loops take no longer ones
-ITEM_BYTES: Final = 128  # of an item beside its key and value, about
+ADOPT_S: Final = 5.0  # between two searches for what a lost disk left behind
+ADOPTED_AT_ONCE: Final = 1000  # entries per search: other writers have their turn in between
+ALARM_S_MAX: Final = 3600.0  # a timer is set again after that: some loops allow no longer ones
+ITEM_BYTES: Final = 128  # of an item beside its key and value, roughly
 PIPELINES_MAX: Final = 256  # pipelines with metrics and a row; others are in the bucket all the same
 LOOKED_MAX: Final = 10_000  # keys looked at for one page; then the caller is told where to go on
 
 
 @dataclass(slots=True)
 class Pending:
-    """A writing without a receipt."""
+    """A write without a receipt."""
 
     bucket: str
     record: Record
@@ -71,7 +71,7 @@ class Pending:
 
 class KeyValues:
     """``KeyValueStore``. To the node it is a publisher and a subscriber. ``now_ms``: milliseconds since 1970.
-    ``epoch_of``: of the log that a node has now, 0 if that is not known."""
+    ``epoch_of``: the epoch of the log that a node has now, 0 if unknown."""
 
     def __init__(
         self,
@@ -96,14 +96,14 @@ class KeyValues:
         self._is_joined = False
         self._holding = node.held.holding("buckets", Use.SUBSCRIBE)
         self._folded: dict[StreamKey, int] = {}  # the next offset of each stream
-        self._missing: dict[StreamKey, int] | None = None  # what is to be read before anybody is answered
+        self._missing: dict[StreamKey, int] | None = None  # what has to be read before anybody gets an answer
         self._ready = asyncio.Event()
         self._waiting: deque[Delivered] = deque()
         self._is_working = False
         self._requests = count(1)
         self._pending: dict[int, Pending] = {}
-        self._beside: set[int] = set()  # requests for events that are written with an entry
-        self._adopted: dict[StreamKey, int] = {}  # what was looked through for entries to adopt, and how far
+        self._beside: set[int] = set()  # requests for events that are written together with an entry
+        self._adopted: dict[StreamKey, int] = {}  # what was searched for entries to adopt, and how far
         self._unsynced: dict[tuple[str, str], Revision] = {}
         self._watches: dict[str, set[Watch]] = {}
         self._alarm: asyncio.TimerHandle | None = None
@@ -184,7 +184,7 @@ class KeyValues:
         return watch
 
     def latest(self, bucket: str, key: str) -> Item | None:
-        """What a key is now, for those who watch it; None if there is nothing left of it."""
+        """A key as it is now, for watchers; None if nothing is left of it."""
         found = self.state.get(bucket)
         entry = None if found is None else found.latest(key)
         return None if entry is None else self._item(entry)
@@ -202,7 +202,7 @@ class KeyValues:
         return Item(entry.key, state, entry.revision, entry.expires_ms, entry.author, value)
 
     def _stored(self, entry: Entry) -> bytes | None:
-        """The value from the log, where memory has none."""
+        """The value from the log, when memory does not have it."""
         stream, epoch, offset = entry.place
         for data in self._node.log.read(stream, epoch, offset, offset + 1, 1):
             batch = Batch.read_stored(data)
@@ -256,7 +256,7 @@ class KeyValues:
             )
 
     def _check_revision(self, write: Write, bucket: Bucket | None) -> None:
-        """Also against what is on its way into the log."""
+        """Check also against what is on its way into the log."""
         live = None if bucket is None else bucket.get(write.key, self.now_ms())
         latest = self._unsynced.get((write.bucket, write.key)) or (live and live.revision)
         is_at = ABSENT if latest is None else str(latest)
@@ -282,8 +282,8 @@ class KeyValues:
     def write_with(
         self, bucket: str, key: str, value: bytes, author: str, topic: Topic, batch: Batch
     ) -> asyncio.Future[None]:
-        """Write an entry, and publish a batch of another topic in the same write: after a crash both are there, or
-        neither. Done when they are durable."""
+        """Write an entry, and publish a batch of another topic in the same write: after a crash, both are there or
+        neither. The future is done when they are durable."""
         self._node.check_open()
         self.state.check_room(bucket, key)
         record = Record(Op.PUT, key, self.state.clock.tick(self.now_ms()), 0, author, value)
@@ -294,13 +294,13 @@ class KeyValues:
         return done
 
     def _publish(self, bucket: str, record: Record, copies: int) -> asyncio.Future[None]:
-        """Done when it is durable, and folded here."""
+        """The future is done when it is durable, and folded here."""
         number, batch, done = self._pend(bucket, record)
         self._node.publish(self, number, topic_of(bucket), 0, batch, copies)
         return done
 
     def _pend(self, bucket: str, record: Record) -> tuple[int, Batch, asyncio.Future[None]]:
-        """A writing that is about to be published, as a batch, with its number."""
+        """Return a write that is about to be published, as a batch, with its number."""
         if not self._is_joined:
             self._node.join(self)
             self._is_joined = True
@@ -334,7 +334,7 @@ class KeyValues:
             self._beside.discard(request)
             return
         pending = self._take_pending(request)
-        self._adopted.clear()  # it may have been one of those: they are looked for again
+        self._adopted.clear()  # it may have been one of those, so search for them again
         if not pending.done.done():
             pending.done.set_exception(error)
         self._leave_when_done()
@@ -364,12 +364,13 @@ class KeyValues:
     # --- what a lost disk left behind ----------------------------------------------------------------------------
 
     def _adopt_later(self) -> None:
-        """Look for it as long as buckets are followed."""
+        """Search for it as long as buckets are followed."""
         self._loop.call_later(ADOPT_S, self._adopt)
 
     def _adopt(self) -> None:
-        """Write again what counts and is only in streams of a log that its node has lost. Nobody asks for those any
-        more, so who has no copy yet would never get one. It keeps its revision: to readers nothing changes."""
+        """Write entries again that count and are only in streams of a log that its node has lost. Nobody asks for those
+        streams any longer, so nodes without a copy would never get one. The entries keep their revisions, so nothing
+        changes for readers."""
         if self._is_draining():
             return
         left = ADOPTED_AT_ONCE
@@ -425,13 +426,13 @@ class KeyValues:
             raise Busy("this node still reads its buckets", node=self._me, waited_s=READY_S) from None
 
     def _open(self) -> None:
-        """Raise Busy or ShuttingDown as any subscriber is refused."""
+        """Raise Busy or ShuttingDown, like any refused subscriber."""
         self._holding = self._node.held.holding("buckets", Use.SUBSCRIBE)
         start = FromPositions(self._positions()) if self._folded else Edge.EARLIEST
         self._subscription = self._node.subscribe(self, KEY_VALUES, start, CREDIT_BYTES, "", "", self._holding)
 
     def _positions(self) -> tuple[Position, ...]:
-        """Where to go on, behind what retention or a lost disk took meanwhile."""
+        """Where to go on, behind what retention or a lost disk has removed meanwhile."""
         found: list[Position] = []
         for (stream, epoch), offset in self._folded.items():
             state = self._node.log.find(stream, epoch)
@@ -448,7 +449,7 @@ class KeyValues:
             self._check_ready()
 
     def deliver(self, batches: Sequence[Delivered]) -> None:
-        """Perhaps even before ``subscribe`` has returned."""
+        """This may even come before ``subscribe`` has returned."""
         self._waiting.extend(batches)
         self._work_soon()
 
@@ -462,7 +463,7 @@ class KeyValues:
         self._subscription = None
         self._waiting.clear()
         self._holding.close()
-        if isinstance(error, EventsLost):  # what cannot be read is passed over: the rest still counts
+        if isinstance(error, EventsLost):  # unreadable entries are skipped: the rest still counts
             self._folded[error.loss.stream, error.loss.epoch] = error.loss.end
             self._node.count_refusal(error)
         if not self._is_draining():
@@ -484,7 +485,7 @@ class KeyValues:
             self._loop.call_soon(self._work)
 
     def _work(self) -> None:
-        """One batch in a turn of the loop: others have theirs in between."""
+        """Take one batch in each turn of the loop: others have their turns in between."""
         self._is_working = False
         if not self._waiting:
             return
@@ -504,7 +505,8 @@ class KeyValues:
         self._work_soon()
 
     def _check_missing(self, key: StreamKey) -> None:
-        """Whether all is folded that the log had of a stream. Compaction may have taken what was last in it."""
+        """Check whether everything that the log had of a stream is folded. Compaction may have deleted its last
+        entry."""
         if self._missing is not None and key in self._missing:
             first = max(self._folded.get(key, 0), self._node.log.info(*key).start)
             if first >= self._missing[key] or not self._node.log.read(*key, first, self._missing[key], 1):
@@ -518,11 +520,11 @@ class KeyValues:
 
     @property
     def is_ready(self) -> bool:
-        """Whether this node has read what its log has of buckets."""
+        """Whether this node has read all buckets in its log."""
         return self._ready.is_set()
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """It is called when buckets of the mesh itself change, and once when all buckets are read."""
+        """``listener`` is called when the mesh's own buckets change, and once when all buckets are read."""
         self._listeners.append(listener)
 
     def _tell(self) -> None:
@@ -579,7 +581,7 @@ class KeyValues:
         )
 
     def pipelines(self) -> list[PipelineReport]:
-        """What pipelines tell of themselves; as many as have a name each."""
+        """What pipelines report about themselves; as many as have their own label."""
         bucket = self.state.get(PIPELINES_BUCKET)
         now_ms = self.now_ms()
         found: list[PipelineReport] = []
@@ -593,7 +595,7 @@ class KeyValues:
         return found
 
     def forget(self, topic: Topic, gone: Sequence[tuple[str, Revision]]) -> None:
-        """For maintenance, from any thread: compaction took the last of these keys from the log."""
+        """For maintenance, from any thread: compaction deleted the last trace of these keys from the log."""
         self._loop.call_soon_threadsafe(partial(self.state.forget, topic.removeprefix(topic_of("")), list(gone)))
 
 
@@ -615,7 +617,7 @@ class Watch:
             self._arrived.set()
 
     async def wait(self) -> None:
-        """Until something has changed, which is then forgotten."""
+        """Wait until something has changed; that is then forgotten."""
         await self._arrived.wait()
         self._arrived.clear()
         self._keys.clear()

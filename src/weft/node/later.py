@@ -1,14 +1,14 @@
 """Events that wait at this node until they are due.
 
-Nothing is kept but the log (``weft.model.later`` says how). An event and the mark that it is delivered are kept in one
-write: after a crash it is delivered and marked, or neither, so it comes once. In memory there is, of slots that are
-near, sixteen bytes for each event; slots further ahead are read when their time comes.
+Only the log is stored (``weft.model.later`` says how). An event's delivery and its mark are one write: after a crash,
+the event is delivered and marked, or neither, so it comes once. For slots that are near, memory holds sixteen bytes for
+each event; slots further ahead are read when their time comes.
 
-A log goes on in a new epoch after a restore or a repair. What waited in an earlier epoch is delivered all the same, and
-its marks are kept in the new one.
+A log goes on in a new epoch after a restore or a repair. Events that waited in an earlier epoch are delivered all the
+same, and their marks are in the new epoch.
 
-The wall clock is asked every time, and at least every few seconds: an event is never early by it, and when the clock is
-set forward or back, that counts at once.
+The wall clock is read every time, and at least every few seconds: no event is early by it, and setting the clock has an
+effect at once.
 """
 
 from __future__ import annotations
@@ -51,26 +51,26 @@ from weft.port.later import LaterSettings, NotWaiting, WaitsElsewhere
 from weft.port.node import MeshNode, Part, PublishClient
 
 NEAR_US: Final = 600 * 1_000_000  # slots that begin within ten minutes are read
-ALARM_S_MAX: Final = 5.0  # then the clock is looked at again: it may have been set
+ALARM_S_MAX: Final = 5.0  # then the clock is read again: it may have been set
 RETRY_S: Final = 1.0  # after the log had no room
-LATE_US: Final = 1_000_000  # what is delivered later than that counts as late
+LATE_US: Final = 1_000_000  # anything delivered later than that counts as late
 DELIVERED_AT_ONCE: Final = 1000
 DELIVERED_BYTES: Final = 1 * MIB
 DELIVERIES_MAX: Final = 4  # on their way into the log
 READ_BYTES: Final = 1 * MIB  # of a slot, in one turn of the loop
-BATCHES_KEPT: Final = 64  # decoded, while what is due is read
+BATCHES_KEPT: Final = 64  # decoded batches, while due events are read
 ALL: Final = Pattern(f"{LATER_PREFIX}>")
-WAITING_BYTES: Final = 256  # of a waiting event beside its payload, about
+WAITING_BYTES: Final = 256  # of a waiting event beside its payload, roughly
 LISTED_MAX: Final = 1000  # looked at for one page
 
 
 @dataclass(slots=True)
 class Slot:
-    """The waiting events of one owner in one slot and epoch. ``number`` is what the index calls it.
+    """The waiting events of one owner in one slot and epoch. ``number`` is its number in the index.
 
-    ``done``: a flag for each event from ``base`` on; None: the marks were not read. ``known``: the next offset that the
-    index has not seen, of a slot that is read. ``pending``: how many wait, about until the slot is read; of those,
-    ``in_flight`` have marks that are not durable yet.
+    ``done``: a flag for each event from ``base`` on; None: the marks were not read. ``known``: in a slot that is read,
+    the next offset that the index has not seen. ``pending``: how many events wait, only roughly until the slot is read;
+    of those, ``in_flight`` have marks that are not durable yet.
     """
 
     number: int
@@ -111,7 +111,7 @@ class Accepting:
 
 @dataclass(slots=True)
 class Delivering:
-    """What is in one write: events and their marks. ``left``: parts without a receipt."""
+    """The events and marks of one write. ``left``: parts without a receipt."""
 
     due: list[Due]
     left: int = 0
@@ -125,8 +125,7 @@ class Cancelling:
 
 
 class Later:
-    """``LaterStore``. To the node it is a publisher. ``wall_us``: microseconds since 1970, by the clock of the
-    machine."""
+    """``LaterStore``. To the node it is a publisher. ``wall_us``: microseconds since 1970, by the machine's clock."""
 
     def __init__(self, node: MeshNode, settings: LaterSettings, wall_us: Callable[[], int]) -> None:
         self.settings = settings
@@ -137,11 +136,11 @@ class Later:
         self._index = DueIndex()
         self._slots: list[Slot] = []
         self._by_stream: dict[tuple[Stream, Epoch], Slot] = {}
-        self._epochs = [node.log.epoch]  # of this node's log, in which something waits or has its marks
+        self._epochs = [node.log.epoch]  # epochs of this node's log with waiting events or their marks
         self._unread: list[tuple[int, int]] = []  # slots by when they may begin, and number
         self._reading: deque[Slot] = deque()
-        self._owners: Counter[str] = Counter()  # who has how many waiting
-        self._reserved: Counter[str] = Counter()  # who has how many without a receipt
+        self._owners: Counter[str] = Counter()  # how many waiting events each owner has
+        self._reserved: Counter[str] = Counter()  # how many of them have no receipt yet
         self._deliveries = 0  # without a receipt
         self._requests = count(1)
         self._open: dict[int, Accepting | Delivering | Cancelling] = {}
@@ -154,7 +153,7 @@ class Later:
         self.cancelled = 0
 
     def start(self) -> None:
-        """Find out what the log has: how much waits, and which slots are to be read first."""
+        """Find out what the log has: how many events wait, and which slots to read first."""
         log = self._node.log
         infos = {(info.stream, info.epoch): info for info in log.streams(ALL) if self._is_ours(info)}
         self._epochs = sorted({log.epoch, *(epoch for _, epoch in infos)})
@@ -225,7 +224,7 @@ class Later:
         return slot
 
     def _begin_us(self, waiting: Stream, epoch: Epoch) -> int:
-        """When the first event of a slot may be due. A slot may be of long ago: its last event says so."""
+        """When the first event of a slot may be due. For a slot of long ago, its last event says so."""
         begin_us = slot_begin_us(waiting.partition, self.now_us())
         state = self._node.log.find(waiting, epoch)
         return begin_us if state is None or state.start == state.end else min(begin_us, state.latest_us)
@@ -249,7 +248,7 @@ class Later:
 
     def _unreserve(self, accepting: Accepting) -> None:
         self._reserved[accepting.slot.owner] -= len(accepting.dues_us)
-        self._reserved += Counter()  # without zeros
+        self._reserved += Counter()  # removes zeros
 
     # --- reading what is near -------------------------------------------------------------------------------------
 
@@ -282,13 +281,13 @@ class Later:
         self._alarm = self._loop.call_later(wait_s, self._look)
 
     def _read_on(self) -> None:
-        """A piece of the first slot that is to be read; others have their turn in between."""
+        """Read a piece of the next slot; others have their turn in between."""
         slot = self._reading[0]
         try:
             self._read_marks(slot)
             if self._read_piece(slot):
                 return
-        except EventsLost as error:  # what cannot be read is passed over: the rest still counts
+        except EventsLost as error:  # unreadable events are skipped: the rest still counts
             self._node.count_refusal(error)
             for offset in range(max(error.loss.first, slot.base), error.loss.end):
                 slot.set_done(offset, True)
@@ -315,9 +314,9 @@ class Later:
         while marks is not None and at < marks.durable:
             try:
                 batches = [Batch.read_stored(data) for data in self._node.log.read(slot.marks, epoch, at)]
-            except PositionExpired:  # tidied meanwhile, with what they were for
+            except PositionExpired:  # deleted meanwhile, together with their events
                 return
-            except EventsLost as error:  # what they were for is delivered again: better twice than not at all
+            except EventsLost as error:  # their events are delivered again: better twice than not at all
                 self._node.count_refusal(error)
                 at = error.loss.end
                 continue
@@ -327,7 +326,7 @@ class Later:
             at = batches[-1].end_offset
 
     def _read_piece(self, slot: Slot) -> bool:
-        """Whether there may be more."""
+        """Read a piece; return whether there may be more."""
         log = self._node.log
         state = log.find(slot.waiting, slot.epoch)
         if state is None or slot.known >= state.durable:
@@ -354,7 +353,7 @@ class Later:
     # --- delivering -----------------------------------------------------------------------------------------------
 
     def _deliver(self, now_us: int) -> None:
-        """What is due, as much as a turn of the loop should take, in one write with its marks."""
+        """Deliver what is due, as much as a turn of the loop should take, in one write with its marks."""
         due: list[Due] = []
         events: dict[tuple[Topic, int], list[Event]] = {}
         size = 0
@@ -371,13 +370,13 @@ class Later:
             )
             size += len(event.payload) + WAITING_BYTES
             due.append(each)
-            slot.set_done(each.offset, True)  # at once: after a cancellation that failed it is in the index twice
+            slot.set_done(each.offset, True)  # at once: after a cancellation that failed, it is in the index twice
             slot.in_flight += 1
         if due:
             self._hand_over(due, events, now_us)
 
     def _read(self, slot: Slot, offset: int) -> Waiting | None:
-        """None if there is nothing left of it, and never will be."""
+        """Read an event; None if nothing is left of it for good."""
         try:
             found = self._find(slot, offset)
         except WeftError as error:
@@ -422,7 +421,7 @@ class Later:
         self.delivered += len(delivering.due)
 
     def _give_back(self, delivering: Delivering) -> None:
-        """The log had no room for any of it: they are due again, soon."""
+        """The log had no room for any of it: the events are due again soon."""
         if not delivering.left:
             return
         delivering.left = 0
@@ -443,7 +442,7 @@ class Later:
         return None
 
     def _decoded(self, slot: Slot, offset: int) -> Iterator[tuple[int, list[Event]]]:
-        """The batch with an offset: those of one batch are often due one after the other."""
+        """The batch with an offset. Events of one batch are often due one after the other."""
         for (stream, epoch, base), events in reversed(self._batches.items()):
             if (stream, epoch) == (slot.waiting, slot.epoch) and base <= offset < base + len(events):
                 yield base, events
@@ -539,7 +538,7 @@ class Later:
         return found, False
 
     def _in_order(self, owner: str | None, after: EventId | None) -> list[Slot]:
-        """Slots with something in them, from that of ``after`` on."""
+        """Slots that are not empty, from that of ``after`` on."""
         now_us = self.now_us()
 
         def order(slot: Slot) -> tuple[int, Stream, Epoch]:
@@ -559,7 +558,7 @@ class Later:
             except EventsLost as error:
                 at = error.loss.end
                 continue
-            except PositionExpired:  # tidied meanwhile
+            except PositionExpired:  # deleted meanwhile
                 at = max(state.start, at + 1)
                 continue
             for data in stored:
@@ -592,7 +591,7 @@ class Later:
         return found
 
     def _checked(self, event: EventId, owner: str | None) -> Slot:
-        """The slot of an event that may be cancelled by its owner. Others are not told whether there is one."""
+        """The slot of an event that its owner may cancel. Others do not learn whether it exists."""
         of = owner_of_waiting(event.stream.topic)
         if of is None:
             raise UsageError("not the id of an event that waits: weft later ls shows them", event=str(event))
@@ -606,7 +605,7 @@ class Later:
     # --- for maintenance and metrics ------------------------------------------------------------------------------
 
     def tidied(self, cut: Iterable[tuple[Stream, Epoch, int]]) -> None:
-        """From any thread: of these streams, what is before an offset has left the log."""
+        """From any thread: the parts of these streams before an offset have left the log."""
         self._loop.call_soon_threadsafe(self._forget, list(cut))
 
     def _forget(self, cut: list[tuple[Stream, Epoch, int]]) -> None:

@@ -4,8 +4,8 @@
 >>> log.info("peer_connected", peer="node-b", address="10.0.0.2:7400")  # doctest: +SKIP
 2026-01-31T12:00:00.000000Z [info     ] peer_connected    address=10.0.0.2:7400 node=node-a peer=node-b
 
-They go through the standard library's loggers, below ``weft``: a program that has a node in it (a test, for one) sees
-them where it sees its other logs, and nothing is printed until ``configure_logs`` or that program says so.
+They go through the standard library's loggers, below ``weft``: a program with a node in it (for example a test) sees
+them among its other logs, and nothing is printed until ``configure_logs`` or that program says so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from weft.node.config.sections import LogFormat, LogLevel
 from weft.visible import visible
 
 ROOT: Final = "weft"
-# What every line gets, ours and other libraries' alike.
+# Every line gets this, from us and from libraries alike.
 COMMON: Final[list[Processor]] = [
     structlog.stdlib.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -33,7 +33,7 @@ logging.getLogger(ROOT).addHandler(logging.NullHandler())
 
 
 def node_logger(node_id: str) -> BoundLogger:
-    """The logger of one node; every line says which."""
+    """The logger of one node; every line names the node."""
     bound: BoundLogger = plain_logger().bind(node=node_id)
     return bound
 
@@ -53,7 +53,8 @@ def plain_logger() -> BoundLogger:
 
 
 def configure_logs(level: LogLevel, form: LogFormat, stream: IO[str] | None = None) -> None:
-    """Once, when the process is a node: all logs, those of libraries too, to standard error in one form."""
+    """Call this once, when the process is a node: all logs, including those of libraries, go to standard error in one
+    form."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(
         ProcessorFormatter(
@@ -63,17 +64,17 @@ def configure_logs(level: LogLevel, form: LogFormat, stream: IO[str] | None = No
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)  # of libraries only what is wrong
+    root.setLevel(logging.WARNING)  # from libraries, only what is wrong
     logging.getLogger(ROOT).setLevel(level.upper())
 
 
 def _make_visible(logger: object, method: str, line: EventDict) -> EventDict:
-    """Names and reasons come from others; what is no text is shown by its repr, which hides nothing."""
+    """Names and reasons come from others; anything that is not text is shown by its repr, which hides nothing."""
     return {name: visible(value) if isinstance(value, str) else value for name, value in line.items()}
 
 
 def _print_traceback(stream: TextIO, error: ExcInfo) -> None:
-    """Plain, without the values of variables: there are secrets among them."""
+    """Without the values of variables, because there are secrets among them."""
     text = StringIO()
     structlog.dev.plain_traceback(text, error)
     stream.write("\n".join(map(visible, text.getvalue().split("\n"))))

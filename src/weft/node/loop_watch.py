@@ -1,10 +1,10 @@
 """How long the event loop is held up, and by what (SEC-05).
 
-A timer beats on the loop. Each beat notes how late it is: what the loop had to do first held it up for so long, with an
-error of one interval between beats. Meanwhile a thread looks at the clock; if a beat is overdue, it notes which
-functions the loop is in. So a step that takes too long is in the metrics, and in the log with its name.
+A timer beats on the loop. Each beat notes how late it is: other work has held up the loop for that long, give or take
+one interval between beats. Meanwhile a thread reads the clock; if a beat is overdue, it notes which functions the loop
+is in. So a step that takes too long appears in the metrics, and in the log with its name.
 
-The CPU time tells two cases apart: the loop was busy, or the machine was, and the loop had to wait for its turn.
+The CPU time tells two cases apart: either the loop was busy, or the machine was, and the loop had to wait.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from typing import Final
 
 from weft.node.figures import Histogram
 
-BEATS: Final = 5  # while a step takes as long as it may: lengths are known within a fifth of that
-BEAT_S_MIN: Final = 0.001  # what timers can tell apart
+BEATS: Final = 5  # while a step takes its longest allowed time: lengths are known within a fifth of that
+BEAT_S_MIN: Final = 0.001  # the finest that timers can tell apart
 LOOKS: Final = 2  # of the thread, in that time
 QUIET: Final = 100  # times as long, between two lines in the log
 SEEN_MAX: Final = 64  # places that are noted for one hold-up
-TOLD_MAX: Final = 4  # of these, where the loop was seen most often
+TOLD_MAX: Final = 4  # of these, the places where the loop was seen most often
 FRAMES_MAX: Final = 8  # functions of one place, the innermost first
 OURS: Final = "weft."
-WAITING: Final = "waiting"  # in none of our functions: the machine was busy, or a library was
+WAITING: Final = "waiting"  # in none of our functions: the machine or a library was busy
 
 
 @dataclass(frozen=True, slots=True)
 class HeldUp:
-    """The loop came ``delay_s`` late to a beat, and used ``cpu_s`` meanwhile; ``garbage_s`` went into the search for
-    garbage, by any thread. ``untold``: hold-ups since the one that was told last."""
+    """The loop was ``delay_s`` late for a beat, and used ``cpu_s`` meanwhile; ``garbage_s`` went into garbage
+    collection, by any thread. ``untold``: hold-ups since the one that was reported last."""
 
     delay_s: float
     cpu_s: float
@@ -46,8 +46,9 @@ class HeldUp:
 
 
 class HoldUps:
-    """Judges beats. ``limit_s``: what is told; of several in a hundred times that, those that are the longest until
-    then, on the clock or of the loop's own work: on a busy machine, waiting does not hide what the loop does."""
+    """Judges beats. Delays above ``limit_s`` are reported. Of several within a hundred times that, only those that are
+    the longest so far, by the clock or by the loop's own work: so on a busy machine, waiting does not hide what the
+    loop does."""
 
     def __init__(self, limit_s: float, beat_s: float, now_s: float, cpu_s: float) -> None:
         self._limit_s = limit_s
@@ -55,14 +56,14 @@ class HoldUps:
         self._beat_at_s = now_s
         self._cpu_s = cpu_s
         self._garbage_s = 0.0
-        self._told_s = 0.0  # the longest delay that was told in this quiet time
-        self._told_own_s = 0.0  # the same, of what the loop itself did
+        self._told_s = 0.0  # the longest delay that was reported in this quiet time
+        self._told_own_s = 0.0  # the same for the loop's own work
         self._quiet_until_s = now_s
         self._untold = 0
         self._seen: Counter[str] = Counter()
 
     def is_overdue(self, now_s: float) -> bool:
-        """Whether it is time to look what the loop does."""
+        """Whether it is time to look at what the loop does."""
         return now_s - self._beat_at_s > self._beat_s + self._limit_s / LOOKS
 
     def see(self, where: str) -> None:
@@ -70,11 +71,11 @@ class HoldUps:
             self._seen[where] += 1
 
     def collected(self, duration_s: float) -> None:
-        """There was a search for garbage."""
+        """A garbage collection took this long."""
         self._garbage_s += duration_s
 
     def beat(self, now_s: float, cpu_s: float) -> tuple[float, HeldUp | None]:
-        """How late it is, and what to say about it."""
+        """How late it is, and what to report."""
         delay_s = max(now_s - self._beat_at_s - self._beat_s, 0.0)
         used_s, garbage_s, seen = cpu_s - self._cpu_s, self._garbage_s, self._seen
         self._beat_at_s, self._cpu_s, self._garbage_s = now_s, cpu_s, 0.0
@@ -107,7 +108,7 @@ def place_of(frame: FrameType | None) -> str:
 
 
 class LoopWatch:
-    """Of the running loop, between ``start`` and ``stop``. ``tell`` hears, on the loop, what took longer than
+    """Watches the running loop, between ``start`` and ``stop``. ``tell`` is told, on the loop, what took longer than
     ``limit_s``."""
 
     def __init__(self, limit_s: float, delays: Histogram, tell: Callable[[HeldUp], None]) -> None:
@@ -143,7 +144,7 @@ class LoopWatch:
         self._timer = self._loop.call_later(self._beat_s, self._beat)
 
     def _look(self) -> None:
-        """In the thread."""
+        """Runs in the thread."""
         while not self._over.wait(self._look_s):
             if self._hold_ups.is_overdue(time.monotonic()):
                 self._hold_ups.see(place_of(sys._current_frames().get(self._of_thread)))

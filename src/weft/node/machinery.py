@@ -1,7 +1,7 @@
-"""The parts of a node that decide, put together: membership, broker, clients and links, around one log.
+"""Puts together the parts of a node that decide: membership, broker, clients and links, around one log.
 
-Sockets, certificates, configuration and gateways are around it (``runtime``). A simulation has the same machinery, with
-time, chance and connections of its own.
+``runtime`` adds sockets, certificates, configuration and gateways. A simulation has the same machinery, with its own
+time, chance and connections.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from weft.wire.mesh.lives import Life
 if TYPE_CHECKING:
     from weft.node.history import NodeHistory
 
-CLIENT_ADDRESSES_MAX: Final = 32  # told to a client: enough to find a living one, of a mesh of any size
+CLIENT_ADDRESSES_MAX: Final = 32  # given to a client: enough to find a living node in a mesh of any size
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,10 @@ class MachinerySettings:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What comes from outside. ``now_s`` is a monotonic clock, ``wall_offset_s`` what it lacks to be Unix time.
+    """What comes from outside. ``now_s`` is a monotonic clock; ``wall_offset_s`` added to it gives Unix time.
 
-    ``wall_us`` is the clock of the machine, whatever it is set to meanwhile: by that events are due."""
+    ``wall_us`` is the machine's clock, whatever it is set to meanwhile: it decides when events are due.
+    """
 
     now_s: Callable[[], float]
     wall_offset_s: float
@@ -83,7 +84,7 @@ class Outside:
     chance: Chance
     gate: PeerGate
     notary: Notary
-    life: Life  # this one
+    life: Life  # of this node
     keys: KeyPeers | None = None  # None: without certificates there are no API keys
     tracer: Tracer | None = None  # None: no spans are made
     may_publish: MayPublish = anybody_may  # whether the owner of a schedule still has the right
@@ -91,7 +92,7 @@ class Outside:
 
 
 class Machinery:
-    """``own`` is what this node says of itself when it starts. ``failed`` hears of the error that ends it."""
+    """``own`` is what this node says about itself when it starts. ``failed`` is told the error that ends it."""
 
     def __init__(
         self,
@@ -185,7 +186,7 @@ class Machinery:
         return NodeTracing(tracer, self.node_id, broker.log, broker.subscriptions, most)
 
     def synced(self, event: Synced) -> None:
-        """For the storage: this is durable."""
+        """The storage calls this: the data of this event is durable."""
         self.hops.stored(event.advanced)
         self.engine.feed(event)
 
@@ -194,7 +195,7 @@ class Machinery:
         self.later.start()
 
     async def drain(self, timeout_s: float) -> None:
-        """Let out what is owed, within this time, and take on nothing more."""
+        """Send what is owed, within this time, and accept nothing more."""
         self.clients.drain()
         self.calls.drain()
         with contextlib.suppress(TimeoutError):
@@ -206,18 +207,19 @@ class Machinery:
         self.calls.close()
 
     async def leave(self) -> None:
-        """Say goodbye, within ``membership.leave_timeout_s``, and close the links: nobody takes this node for dead."""
+        """Say goodbye, within ``membership.leave_timeout_s``, and close the links, so that nobody takes this node for
+        dead."""
         self.engine.feed_member(membership.Leave())
         await self.engine.left.wait()
         await self.links.stop("the node is shutting down", leaving=True)
 
     def renew(self) -> None:
-        """The node's certificate is a new one: sign and connect again with it."""
+        """The node has a new certificate: sign and connect again with it."""
         self.engine.feed_member(membership.SignAgain())
         self.links.renew()
 
     def fail(self, error: StorageError) -> None:
-        """Nothing is promised any more."""
+        """Nothing can be promised any longer."""
         self.engine.stop()
         self.clients.fail(error)
         self.calls.close(error)
@@ -237,24 +239,24 @@ class Machinery:
             self.links.undial(address)
 
     def _addresses(self) -> list[str]:
-        """Where clients may go: here, or to others that are alive."""
+        """Where clients may go: here, or to other nodes that are alive."""
         others = (state.addresses[0] for state in self._other_states() if state.addresses and not state.liveness.gone)
         return [*self.members.own.addresses, *islice(others, CLIENT_ADDRESSES_MAX - 1)]
 
     def _other_states(self) -> list[NodeState]:
-        """Also those that are down, or have said goodbye: they hold what was published there."""
+        """Including nodes that are down or have said goodbye: they hold what was published there."""
         return [state for state in self.members.states.values() if state.node_id != self.node_id]
 
     def _alive(self) -> list[NodeId]:
         return [state.node_id for state in self.members.states.values() if not state.liveness.gone]
 
     def _epoch_of(self, node: NodeId) -> int:
-        """Of the log that a node has now; 0 if nothing is known of it."""
+        """The epoch of the log that a node has now; 0 if nothing is known about it."""
         state = self.members.states.get(node)
         return 0 if state is None else state.epoch
 
     def _on_damage(self, error: StorageError) -> None:
-        """A stream that peers want cannot be read on: the node goes on with the others."""
+        """A stream that peers want cannot be read any further: the node goes on with the others."""
         self.clients.count_loss(error)
         self._logger.error("log_damage", reason=str(error), advice="weft log check")
 

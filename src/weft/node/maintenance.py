@@ -1,6 +1,6 @@
 """Retention and compaction in a thread of their own, now and then.
 
-A round that meets damage or a full disk says so and goes on: what readers and publishers are told is not decided here.
+A round that meets damage or a full disk logs that and goes on: other code decides what readers and publishers are told.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from weft.model.later import DONE_SUFFIX, LATER_PREFIX, owner_of_waiting, read_m
 
 
 class Maintenance:
-    """``wants_compaction``: which topics keep only the latest event of each key. The state of groups always does."""
+    """``wants_compaction``: which topics keep only the latest event of each key. The topics of groups always do."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Maintenance:
         self._thread.start()
 
     def stop(self) -> None:
-        """After the stream that it is at."""
+        """Stop after the current stream."""
         self._stopping.set()
         self._thread.join()
 
@@ -109,8 +109,8 @@ class Maintenance:
 
 
 class BucketTidying:
-    """Compaction of buckets of keys and values. ``gone`` hears, from the thread of maintenance, which keys have left
-    the log; what did not change, and has nothing that is due, is not looked at."""
+    """Compaction of buckets of keys and values. ``gone`` is told, in the maintenance thread, which keys have left the
+    log. Buckets that did not change, and in which nothing is due, are skipped."""
 
     def __init__(
         self,
@@ -123,10 +123,10 @@ class BucketTidying:
         self._settings = settings
         self._gone = gone
         self._logger = logger
-        self._looked: dict[Topic, tuple[frozenset[tuple[int, int]], int | None]] = {}  # ends by stream, next due
+        self._looked: dict[Topic, tuple[frozenset[tuple[int, int]], int | None]] = {}  # ends by stream, next due time
 
     def round(self, now_ms: int, stopping: threading.Event) -> None:
-        """Over all buckets. If more could go from the segment that is being written, it is ended."""
+        """Go over all buckets. If more could be deleted from the segment that is being written, end it."""
         ends: dict[Topic, set[tuple[int, int]]] = {}
         for state in self._log.states():
             if matches(KEY_VALUES, state.stream.topic):
@@ -144,7 +144,7 @@ class BucketTidying:
                 self._log.begin_segment()
 
     def _tidy(self, topic: Topic, stands: frozenset[tuple[int, int]], now_ms: int) -> bool:
-        """Whether a new segment is wanted."""
+        """Return whether a new segment is wanted."""
         grace_ms, skew_ms = int(self._settings.grace_s * 1000), self._settings.skew_ms_max
         try:
             done = compact_bucket(self._log, topic, now_ms, grace_ms=grace_ms, skew_ms=skew_ms)
@@ -163,9 +163,9 @@ class BucketTidying:
 
 
 class LaterTidying:
-    """Takes away events for later that were delivered or cancelled, from the front of their streams, and their marks
-    once nothing is left that they may be for: marks are for events of their own epoch and of those before it.
-    ``tidied`` hears what has left the log, from the thread of maintenance."""
+    """Deletes waiting events that were delivered or cancelled, from the front of their streams, and marks once no event
+    is left to which they may belong: marks belong to events of their own epoch and of earlier ones. ``tidied`` is told,
+    in the maintenance thread, what has left the log."""
 
     def __init__(self, log: Log, me: NodeId, tidied: Callable[[Sequence[tuple[Stream, Epoch, int]]], None]) -> None:
         self._log = log
@@ -174,7 +174,7 @@ class LaterTidying:
         self._looked: dict[Stream, list[int]] = {}  # streams of events, and how far they and their marks went
 
     def round(self) -> list[Expired]:
-        """What was taken. Raise StorageError, with what was done so far done."""
+        """Return what was deleted. Raise StorageError; what was done so far stays done."""
         states: dict[Stream, list[StreamState]] = {}
         for state in self._log.states():
             if state.stream.topic.startswith(LATER_PREFIX) and self._is_ours(state):
@@ -205,7 +205,7 @@ class LaterTidying:
         return state.stream.origin == self._me and state.epoch <= self._log.epoch
 
     def _tidy(self, waiting: list[StreamState], marks: list[StreamState], cut: list[Expired]) -> bool:
-        """Whether more could go if the segment were ended."""
+        """Return whether more could be deleted if the segment were ended."""
         cuts = [(state, self._first_waiting(state, marks)) for state in waiting]
         has_more = self._cut(cuts, cut)
         left = [state.epoch for state in waiting if state.start < state.end]

@@ -1,6 +1,6 @@
 """The node's metrics for Prometheus: names, labels and help in one table (docs/metrics.md), numbers from ``figures``.
 
-Labels are bounded in number: peers beyond PEER_LABELS_MAX are counted together as ``other``, and so are groups.
+The number of labels is bounded: peers beyond PEER_LABELS_MAX are counted together as ``other``, and so are groups.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from weft.node.figures import (
     SchemaFigures,
 )
 
-PEER_LABELS_MAX: Final = 256  # ten series each; a Prometheus takes it, and no person looks at more links of one node
-GROUP_LABELS_MAX: Final = 256  # as peers
-SCHEMA_LABELS_MAX: Final = 256  # likewise
+PEER_LABELS_MAX: Final = 256  # ten series each: Prometheus can take that, and nobody looks at more links of one node
+GROUP_LABELS_MAX: Final = 256  # for the same reasons
+SCHEMA_LABELS_MAX: Final = 256  # for the same reasons
 REFUSAL_LABELS_MAX: Final = 32  # codes of refusals; there are fifteen
 US_PER_S: Final = 1_000_000
 QUANTILES: Final = (0.5, 0.95)
@@ -358,10 +358,10 @@ DEFINITIONS: Final = tuple(value for value in list(vars().values()) if isinstanc
 
 
 class Metrics(Collector):
-    """Everything one node counts. ``registry`` is its own, so that several nodes can live in one process."""
+    """Everything that one node counts. Each has its own ``registry``, so that several nodes can live in one process."""
 
     def __init__(self, read: Callable[[], NodeFigures]) -> None:
-        """``read`` is asked at every scrape, in the thread that collects."""
+        """``read`` is called at every scrape, in the thread that collects."""
         self._read = read
         self._peers: dict[str, PeerFigures] = {}
         self._other_peers = PeerFigures()
@@ -371,7 +371,7 @@ class Metrics(Collector):
         self._sync_s = Histogram(SYNC_BUCKETS_S)
         self._delivery_age_s = Histogram(LATENCY_BUCKETS_S)
         self._delivery_wait_s = Histogram(LATENCY_BUCKETS_S)
-        self.loop_delay_s = Histogram(DELAY_BUCKETS_S)  # added to by the watch of the loop
+        self.loop_delay_s = Histogram(DELAY_BUCKETS_S)  # the watch of the loop adds to it
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
@@ -388,14 +388,14 @@ class Metrics(Collector):
         return known
 
     def forget_peer(self, node_id: str) -> None:
-        """The node is gone for good; its place goes to another."""
+        """The node is gone for good; another one gets its place."""
         self._peers.pop(node_id, None)
 
     def published(self, events: int, size: int) -> None:
         self._published.add(events, size)
 
     def delivered_after(self, events: int, size: int, age_s: float, here_s: float | None, times: int = 1) -> None:
-        """How old these events were, and for how long they had been here (None: not known); to so many subscribers."""
+        """How old these events were, and how long they had been here (None: unknown), for so many subscribers."""
         self._delivered.add(events, size, times)
         self._delivery_age_s.add(age_s, events * times)
         if here_s is not None:
@@ -403,7 +403,7 @@ class Metrics(Collector):
 
     @property
     def flows(self) -> tuple[Flow, Flow]:
-        """What was taken from clients, and what was sent to subscribers."""
+        """What was accepted from clients, and what was sent to subscribers."""
         return self._published, self._delivered
 
     def refused(self, code: str) -> None:
@@ -450,7 +450,7 @@ class Metrics(Collector):
         yield _histogram(LOOP_DELAY, self.loop_delay_s)
 
     def describe(self) -> Iterable[Metric]:
-        """Names without numbers: the registry asks while the node is not there yet to be read."""
+        """Names without numbers: the registry asks before the node can be read."""
         return [_family(definition, ()) for definition in DEFINITIONS if definition.kind is not Kind.HISTOGRAM]
 
     def _of_peers(self) -> Iterator[Metric]:
@@ -470,7 +470,7 @@ class Metrics(Collector):
             PEER_REFUSED,
             [((name, fault), count) for name, peer in everybody for fault, count in list(peer.refused.items())],
         )
-        # The last state, or the median, of peers that have nothing else in common would say nothing: only named ones.
+        # The last state, or a median, of unrelated peers would mean nothing, so this is only for named ones.
         yield _family(STATE, [((name,), peer.state) for name, peer in named.items()])
         yield _family(QUEUE_DEPTH, [((name,), peer.queue_depth) for name, peer in named.items()])
         yield _family(RTT, [((name,), peer.rtt_ms) for name, peer in named.items() if peer.rtt_ms is not None])
@@ -509,7 +509,7 @@ class Metrics(Collector):
 
 @dataclass(slots=True)
 class Flow:
-    """Batches one way. Mutable: added to for every batch."""
+    """Batches one way. It is mutable because every batch adds to it."""
 
     batches: int = 0
     events: int = 0
@@ -582,7 +582,7 @@ def _of_kv(figures: KvFigures) -> Iterator[Metric]:
 
 
 def _of_pipelines(reports: Iterable[PipelineReport], now_us: int) -> Iterator[Metric]:
-    """Each node tells the same of each: what pipelines wrote into a bucket."""
+    """Every node reports the same about every pipeline: what it wrote into a bucket."""
     known = [((each.name, each.pipeline), each) for each in reports]
     lags = [(labels, each.lag_events) for labels, each in known]
     running = [(labels, float(each.state == "running" and not each.is_lost(now_us))) for labels, each in known]
@@ -620,7 +620,7 @@ def _of_schedules(figures: ScheduleFigures) -> Iterator[Metric]:
 
 
 def bounded_schemas(schemas: Iterable[SchemaFigures]) -> list[SchemaFigures]:
-    """By pattern, those beyond the bound as one."""
+    """By pattern; those beyond the bound are one."""
     ordered = sorted(schemas, key=lambda each: each.pattern)
     rest = ordered[SCHEMA_LABELS_MAX:]
     if not rest:
@@ -630,7 +630,7 @@ def bounded_schemas(schemas: Iterable[SchemaFigures]) -> list[SchemaFigures]:
 
 
 def bounded_groups(groups: Iterable[GroupFigures]) -> list[GroupFigures]:
-    """By name, those beyond the bound as one: the sum of their events, the longest of their times."""
+    """By name; those beyond the bound are one, with the sum of their events and the longest of their times."""
     ordered = sorted(groups, key=lambda each: each.group)
     rest = ordered[GROUP_LABELS_MAX:]
     if not rest:
@@ -651,7 +651,7 @@ def _single(definition: Definition, value: float) -> Metric:
 
 
 def _of_history(tables: Iterable[HistoryFigures]) -> Iterator[Metric]:
-    """There are few tables: each has a process."""
+    """There are few tables, because each has a process."""
     found = [((each.table,), each) for each in tables]
     yield _family(HISTORY_UP, [(labels, float(each.is_up)) for labels, each in found])
     yield _family(HISTORY_FILES, [(labels, each.files) for labels, each in found])

@@ -1,5 +1,4 @@
-"""The links to peers, between PeerLinks and the rest of the node: what they bring is fed, what happens is counted and
-logged."""
+"""Between PeerLinks and the rest of the node: feeds what links bring, and counts and logs what happens."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ STATE_OF: dict[Health, ConnectionState] = {
 
 
 class KeyPeers(Protocol):
-    """Who shares API keys with peers that can."""
+    """Shares API keys with peers that can."""
 
     def link_up(self, peer: NodeId) -> None: ...
 
@@ -49,8 +48,8 @@ class KeyPeers(Protocol):
 
 
 class LinkInputs:
-    """LinkListener: both state machines hear of links; the broker gets events, membership its own messages, and
-    ``keys`` what is said of API keys, if this node has any."""
+    """LinkListener: both state machines are told of links; the broker gets events, membership its own messages, and
+    ``keys`` what is said about API keys, if this node has any."""
 
     def __init__(self, engine: Engine, twins: TwinWatch, keys: KeyPeers | None) -> None:
         self._engine = engine
@@ -90,7 +89,7 @@ class LinkInputs:
 class LinkNews:
     """LinkObserver, and what membership finds out: metrics (PL-06) and log lines.
 
-    ``forget`` gets the addresses of members that are gone for good: they need not be dialled any more.
+    ``forget`` gets the addresses of members that are gone for good: they need no longer be dialled.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class LinkNews:
         self._forget = forget
         self._seen: set[NodeId] = set()  # peers that had a link before
         self._addresses: dict[NodeId, tuple[str, ...]] = {}
-        self._dialled: dict[str, str] = {}  # address -> who it counts for: the address itself, until it has a name
+        self._dialled: dict[str, str] = {}  # address -> the name it counts for: the address itself, until it has a name
 
     def link_up(self, peer: NodeId, address: str, dialled_by_us: bool, features: Iterable[Feature]) -> None:
         figures = self._metrics.peer(peer)
@@ -138,7 +137,7 @@ class LinkNews:
             figures.state = ConnectionState.CONNECTING
 
     def _count_for(self, address: str, name: str) -> PeerFigures:
-        """From the moment that an address is to be dialled there are figures, and only one set of them."""
+        """There are figures from the moment that an address is to be dialled, and only one set of them."""
         if self._dialled.get(address) == address != name:
             self._metrics.forget_peer(address)
         self._dialled[address] = name
@@ -197,7 +196,7 @@ class LinkNews:
                 assert_never(news)
 
     def key_refused(self, peer: NodeId, what: str) -> None:
-        """A statement on an API key that was not believed."""
+        """A statement about an API key was not believed."""
         self._refused(peer, "keys", what, 1)
 
     def _refused(self, peer: NodeId, fault: str, what: str, times: int) -> None:
@@ -206,5 +205,5 @@ class LinkNews:
 
 
 def _is_told_to_people(before: NodeState | None, after: NodeState) -> bool:
-    """Another liveness, or another life: not each version, of which a busy node says many."""
+    """Whether it has another liveness, or another life. A busy node says many versions, and these are not reported."""
     return before is None or (before.liveness, before.incarnation) != (after.liveness, after.incarnation)

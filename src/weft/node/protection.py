@@ -1,4 +1,5 @@
-"""How a node's connections are protected: plain text on loopback, or certificates and keys that are kept fresh."""
+"""How a node's connections are protected: plain text on loopback, or certificates and keys, which are kept up to
+date."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ CACHE_KEY_BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class ClientFiles:
-    """What a client on this machine needs: for a context. The key is there until somebody has said that it is kept."""
+    """What a client on this machine needs, for a context. The key is there until somebody says that it was stored."""
 
     root: Path
     identity: Path  # certificate and private key
@@ -137,7 +138,7 @@ class Secured:
     async def prepare(
         cls, config: NodeConfig, node_id: NodeId, token: Secret[str] | None, refusals: Refusals, logger: BoundLogger
     ) -> Secured:
-        """Everything it takes is on disk after this; raise WeftError with what is to be done."""
+        """Everything it needs is on disk after this; raise WeftError with what is to be done."""
         settled = await asyncio.to_thread(settle_credentials, config, node_id, token, time.time())
         client = None
         if settled.authority is not None:
@@ -147,11 +148,11 @@ class Secured:
         return cls(config, settled, client, keys, refusals, logger)
 
     def server_context(self) -> ssl.SSLContext:
-        """TLS for other protocols than gRPC, with the certificate of now; clients may show theirs."""
+        """TLS for protocols other than gRPC, with the current certificate; clients may show theirs."""
         return self._contexts.plain
 
     def grpc_context(self) -> ssl.SSLContext:
-        """The same for gRPC. A renewed certificate counts from the next connection on; open ones stay as they are."""
+        """The same for gRPC. A renewed certificate counts from the next connection on; existing connections stay."""
         return self._contexts.http2
 
     def web_context(self) -> ssl.SSLContext:
@@ -170,13 +171,13 @@ class Secured:
         return self._made
 
     def certificate(self) -> Credentials:
-        """This node's own, of now."""
+        """This node's own, current credentials."""
         return self._rotation.current
 
     # --- while the node runs -------------------------------------------------------------------------------------
 
     async def start(self, renewed: Callable[[], None], ca_door: Door) -> None:
-        """``renewed`` is called when this node's certificate is a new one."""
+        """``renewed`` is called when this node has a new certificate."""
         self._renewed = renewed
         self._run(self._rotation.run())
         assert self.keys is not None, "made with the node"
@@ -201,7 +202,7 @@ class Secured:
         self._parts.push_async_callback(_ended, task)
 
     def look(self) -> None:
-        """End the streams of those whose keys are good no more."""
+        """End the streams of callers whose keys are no longer valid."""
         self.access.look()
 
     async def _look_after_keys(self) -> None:
@@ -287,7 +288,7 @@ async def _nothing_to_do(fresh: Credentials) -> None:
 
 
 def _tell_defect(task: asyncio.Task[None]) -> None:
-    """Whatever a CA or a disk does is a WeftError and was handled: this must not pass unseen."""
+    """Anything that a CA or a disk does is a WeftError and was handled, so this is a bug and must not go unnoticed."""
     if not task.cancelled() and (error := task.exception()) is not None:
         task.get_loop().call_exception_handler({"message": "security", "exception": error, "task": task})
 

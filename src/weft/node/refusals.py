@@ -1,5 +1,5 @@
-"""What was refused for reasons of security: counted by cause, logged once a minute for each cause and caller. And what
-was refused because a producer used a sequence twice: logged once a minute for each producer."""
+"""Refusals for reasons of security: counted by cause, and logged once a minute for each cause and caller. Also refusals
+because a producer used a sequence twice: logged once a minute for each producer."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ class Refusals:
         return {str(cause): count for cause, count in self._kept.totals.items()}
 
     def call(self, error: Refused, who: str) -> None:
-        """A client's; ``who`` is its key, or its address."""
+        """A client was refused; ``who`` is its key, or its address."""
         self._note(error.cause, who, str(error))
 
     def link(self, address: str, error: PeerError) -> bool:
-        """A peer's; False if it was refused for other reasons than its certificate."""
+        """A peer was refused; return False if it was for other reasons than its certificate."""
         if not isinstance(error, CertificateRefused):
             return False
-        self._note(Cause.PEER, parse_address(address).host, str(error))  # every attempt has a port of its own
+        self._note(Cause.PEER, parse_address(address).host, str(error))  # every attempt has its own port
         return True
 
     def turned_away(self, turned: TurnedAway) -> None:
-        """By a door. Whole networks may knock: so one line a minute for each port and reason, with the last address."""
+        """A door turned somebody away. Whole networks may knock, so there is one line a minute for each port and
+        reason, with the last address."""
         times = self._kept.note(Cause.CONNECTION, f"{turned.port} {turned.reason}", time.monotonic())
         if times is not None:
             self._logger.warning(
@@ -46,7 +47,7 @@ class Refusals:
             )
 
     def connection_refused(self, host: str, reason: str) -> None:
-        """Before anybody knew whose it is."""
+        """Refused before anybody knew whose connection it was."""
         self._note(Cause.CONNECTION, host, reason)
 
     def connection_dropped(self, host: str, reason: str) -> None:
@@ -54,7 +55,7 @@ class Refusals:
         self._note(Cause.CONNECTION, host, reason)
 
     def from_peer(self, peer: str, fault: str, what: str) -> None:
-        """What a peer brought and was not taken: one line a minute for each peer and fault."""
+        """Something from a peer was refused: one line a minute for each peer and fault."""
         times = self._from_peers.note(fault, peer, time.monotonic())
         if times is not None:
             self._logger.warning("refused_from_peer", peer=peer, reason=fault, what=what, times=times)
@@ -63,7 +64,7 @@ class Refusals:
         self._logger.error("call_failed", method=path, exc_info=error)
 
     def batch(self, error: SequenceReused) -> None:
-        """A producer's. It is counted with all that publishers are refused, by its code."""
+        """A producer was refused. It counts among all refusals of publishers, by its code."""
         times = self._reused.note("sequence", str(error.facts["producer"]), time.monotonic())
         if times is not None:
             facts = {**error.facts, "kept_at": str(error.facts["kept_at"])}

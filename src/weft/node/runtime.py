@@ -66,12 +66,12 @@ from weft.wire.mesh.lives import RUN_BYTES, Life
 if TYPE_CHECKING:
     from weft.node.history import NodeHistory
 
-SWITCH_INTERVAL_S: Final = 0.0005  # the syncing thread gets the interpreter back sooner: receipts are quicker
-GOODBYE_S: Final = 1.0  # for the last messages of streams that are ending
+SWITCH_INTERVAL_S: Final = 0.0005  # the syncing thread gets the GIL back sooner, so receipts are quicker
+GOODBYE_S: Final = 1.0  # for the last messages of ending streams
 
 
 class Phase(Enum):
-    """Of a node's life."""
+    """The phases of a node's life."""
 
     NEW = "not started"
     STARTING = "starting"
@@ -83,8 +83,8 @@ class Phase(Enum):
 class Node:
     """``start`` raises WeftError with a clear message; ``stop`` may be called at any time, and more than once.
 
-    Who cancels ``start`` has nothing left to stop. ``files`` is how many the process may have open, if the caller has
-    seen to that.
+    After ``start`` was cancelled, there is nothing left to stop. ``files`` is how many files the process may have open,
+    if the caller has set that.
     """
 
     def __init__(self, config: NodeConfig, files: FileLimit | None = None) -> None:
@@ -113,7 +113,7 @@ class Node:
         self._storage: Storage
         self._disk: DiskWatch
         self._topics = TopicSettings(config)
-        self._parts = AsyncExitStack()  # what has been started, ended in reverse order
+        self._parts = AsyncExitStack()  # what was started; it ends in reverse order
         self._phase = Phase.NEW
         self._asked_to_leave = asyncio.Event()
         self._failure: asyncio.Future[StorageError]
@@ -134,7 +134,7 @@ class Node:
             await self._parts.aclose()
             raise
         self._phase = Phase.RUNNING
-        self._watch_loop()  # not before: a start reads files and loads modules as it comes to them
+        self._watch_loop()  # not earlier: a start reads files and loads modules as it comes to them
         self._logger.info(
             "node_ready",
             grpc=self.grpc_address,
@@ -155,7 +155,7 @@ class Node:
         self._start_telemetry()
         self._entrances = Entrances(config, self._files or file_limit(), self._refusals.turned_away)
         self._entrances.log(self._logger)
-        if config.admin_has_tls:  # health is told over TLS, too, so it takes a certificate first
+        if config.admin_has_tls:  # health is served over TLS, too, so this needs a certificate first
             self.protection = await self._make_protection(token)
             await self._start_admin()
         else:
@@ -190,7 +190,7 @@ class Node:
         pipelines = self._machinery.kv.pipelines
         parts = console_parts(config, self.clients, self.answers, self.protection, self._topics, pipelines)
         self._console.attach(parts)
-        self._parts.push_async_callback(self._console.close)  # before what it asks is gone
+        self._parts.push_async_callback(self._console.close)  # before the parts that it uses are gone
 
     def _start_telemetry(self) -> None:
         settings = self.config.tracing
@@ -248,7 +248,7 @@ class Node:
         )
         try:
             self.log = await asyncio.shield(opening)
-        except asyncio.CancelledError:  # who is told to stop meanwhile has to wait for what it must close
+        except asyncio.CancelledError:  # a node that is stopped meanwhile has to wait for what it must close
             (await opening).close()
             raise
         for cut in self.log.cuts:
@@ -292,7 +292,7 @@ class Node:
         self._parts.push_async_callback(asyncio.to_thread, maintenance.stop)
 
     def _make_server(self, handlers: Mapping[str, Handler]) -> Server:
-        """Bound, not yet serving: its port is told to the mesh first, and what it serves comes later."""
+        """It is bound and does not serve yet: the mesh is told its port first, and its services come later."""
         wanted = self.config.listen.grpc
         settings, keeper = server_settings(self.config), self._entrances.keeper
         server = Server(handlers, settings, self._refusals, self.protection.grpc_context, keeper)
@@ -304,7 +304,7 @@ class Node:
         return server
 
     async def _start_history(self) -> None:
-        """Its processes end after all who may ask them."""
+        """Its processes end after everything that may use them."""
         if not self.config.history:
             return
         await asyncio.to_thread(load_arrow)  # a node without tables may never need it
@@ -380,7 +380,7 @@ class Node:
     # --- ending --------------------------------------------------------------------------------------------------
 
     async def stop(self, drain: bool = True) -> None:
-        """Let out what is owed, within ``shutdown.drain_timeout_s``; say goodbye, and close everything."""
+        """Send what is owed, within ``shutdown.drain_timeout_s``; say goodbye, and close everything."""
         if self._phase is not Phase.RUNNING:
             return
         self._phase = Phase.DRAINING
@@ -395,11 +395,11 @@ class Node:
         self._logger.info("node_stopped")
 
     async def wait_failed(self) -> StorageError:
-        """Return once the node cannot keep its promises any more, with the reason."""
+        """Return once the node can no longer keep its promises, with the reason."""
         return await asyncio.shield(self._failure)
 
     async def wait_asked_to_leave(self) -> None:
-        """Return once somebody with the right to has asked for it (``weft leave``): then call ``stop``."""
+        """Return once somebody who has the right asked for it (``weft leave``): then call ``stop``."""
         await self._asked_to_leave.wait()
 
     def _fail(self, error: StorageError) -> None:

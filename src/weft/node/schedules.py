@@ -1,8 +1,8 @@
-"""Schedules: events that the mesh publishes at times that repeat.
+"""Schedules: events that the mesh publishes at recurring times.
 
-They are entries of a bucket, so every node has them, and of the last time that was fired as well. Which node fires is
-decided by each for itself (``weft.core.schedules.firing``). The event and the entry that says that it was fired are
-kept in one write: after a crash both are there, or neither.
+They are entries of a bucket, and so are the times when they last fired, so every node has both. Each node decides for
+itself which one fires (``weft.core.schedules.firing``). The event, and the entry that says that it was fired, are one
+write: after a crash, both are there or neither.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from weft.port.schedules import NoSchedule, ScheduleView
 from weft.port.schemas import Payloads
 from weft.schema.errors import SchemaBroken
 
-SETTLE_US: Final = 5_000_000  # after a start: to hear who is there, and what was fired meanwhile
+SETTLE_US: Final = 5_000_000  # after a start: to hear which nodes are there, and what was fired meanwhile
 ABSENT_US: Final = 20_000_000  # without a look: the machine slept, or its clock was set; then it is as after a start
-ALARM_S_MAX: Final = 5.0  # then the clock is looked at again: it may have been set
+ALARM_S_MAX: Final = 5.0  # then the clock is read again: it may have been set
 LATE_US: Final = 1_000_000
 SCHEDULES_MAX: Final = 10_000  # of the mesh: every node looks at all of them
 STOPPED: Final = "its owner may not publish to the topic, as far as this node knows"
 
-MayPublish = Callable[[str, Topic], bool]  # whether some good key of an owner has the right
+MayPublish = Callable[[str, Topic], bool]  # whether some valid key of an owner has the right
 
 
 def anybody_may(owner: str, topic: Topic) -> bool:
@@ -62,7 +62,7 @@ def anybody_may(owner: str, topic: Topic) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A schedule that was read. ``cron`` None: this node cannot read it, because it lacks the zone."""
+    """A schedule that was read. ``cron`` None: this node cannot read it, because it does not know the zone."""
 
     revision: Revision
     schedule: Schedule
@@ -70,7 +70,7 @@ class Known:
 
 
 class Schedules:
-    """``ScheduleStore``. ``alive``: the nodes of the mesh that are, this one included."""
+    """``ScheduleStore``. ``alive``: the living nodes of the mesh, including this one."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Schedules:
         self._looked_us: int | None = None  # None: there was nothing to look at
         self._known: dict[str, Known] = {}
         self._firing: dict[str, int] = {}  # what is on its way into the log
-        self._refused: dict[str, int] = {}  # the last time that was not fired for want of rights
+        self._refused: dict[str, int] = {}  # the last time that was not fired because of missing rights
         self._alarm: asyncio.TimerHandle | None = None
         self._is_due = False  # a look is about to come
         self.fired = 0
@@ -107,7 +107,7 @@ class Schedules:
     # --- what the mesh has ----------------------------------------------------------------------------------------
 
     def _heard(self) -> None:
-        """Something of the mesh's own buckets has changed, or they have been read."""
+        """One of the mesh's own buckets has changed, or all of them have been read."""
         if not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._look)
@@ -165,7 +165,7 @@ class Schedules:
         self._alarm = self._loop.call_later(min(wait_s, ALARM_S_MAX), self._look)
 
     def _fire_due(self, now_us: int) -> float:
-        """Fire what is due here; for how long there is nothing else to do."""
+        """Fire what is due here; return for how long there is nothing else to do."""
         alive = list(self._alive())
         wait_us = int(ALARM_S_MAX * 1e6)
         for name, known in self._known.items():
@@ -311,7 +311,7 @@ class Schedules:
         self._heard()
 
     async def _opened(self) -> None:
-        """Until this node has read what its log has of schedules."""
+        """Wait until this node has read all schedules in its log."""
         await self._kv.items(SCHEDULES_BUCKET, Pattern(">"), "", 1)
         self._read()
 

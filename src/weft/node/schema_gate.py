@@ -1,8 +1,8 @@
-"""Events are checked here before they are published, where their topic has a schema that says so (LAK-02).
+"""Checks events before they are published, if their topic has a schema that asks for it (LAK-02).
 
-Small batches are checked in the turn of the loop in which they come, as long as the turn is young. Others wait in line
-and are checked in a thread, a part at a time and in turns, so that one large batch holds up neither the loop nor
-others. What one publisher has for one topic keeps its order.
+Small batches are checked in the turn of the loop in which they come, as long as the turn has time left. Others wait in
+line and are checked in a thread, one part at a time and in turns, so that a large batch holds up neither the loop nor
+other batches. One publisher's events for one topic keep their order.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from weft.schema.errors import SchemaBroken
 from weft.schema.registry import Mode, TopicSchema, parsed_versions, specificity
 from weft.security import RefusalLog
 
-PAYLOAD_BYTES_MAX: Final = 256 * KIB  # of an event that is checked: 18 ms of the interpreter at worst
+PAYLOAD_BYTES_MAX: Final = 256 * KIB  # of an event that is checked: at worst 18 ms of the interpreter
 AT_ONCE_EVENTS: Final = 1_000  # in the turn in which they come: half a millisecond
 AT_ONCE_BYTES: Final = 256 * KIB
 TURN_S: Final = 0.002  # of checks in one turn of the loop; then all others wait in line
-THOROUGH_AT_ONCE: Final = 64  # thorough looks at once, at 5 to 20 µs each
-THOROUGH_BYTES: Final = 4 * KIB  # of payloads that get one: a list of numbers takes a millisecond for each KiB
+THOROUGH_AT_ONCE: Final = 64  # thorough checks at once, at 5 to 20 µs each
+THOROUGH_BYTES: Final = 4 * KIB  # of payloads that get one: a list of numbers takes a millisecond per KiB
 PART_EVENTS: Final = 2_000  # checked in one go in a thread; then others have their turn
 PART_BYTES: Final = 1 * MIB
 
@@ -49,7 +49,7 @@ class Rule:
 
 @dataclass(slots=True)
 class Counts:
-    """Of one pattern, since the node started."""
+    """For one pattern, since the node started."""
 
     checked: int = 0
     faults: int = 0
@@ -74,7 +74,7 @@ class _Job:
         return stops or self.at >= len(self.payloads)
 
     def next_part(self) -> Sequence[bytes]:
-        """As many as one go takes; one at least."""
+        """As many as one go takes, but at least one."""
         end, size = self.at, 0
         most = min(self.at + PART_EVENTS, len(self.payloads))
         part = self.payloads.part(self.at, most)
@@ -98,7 +98,7 @@ class SchemaGate:
         self._kept: dict[Topic, Rule | None] = {}
         self._counts: dict[Pattern, Counts] = {}
         self._warned = RefusalLog()
-        self._lines: dict[tuple[object, Topic], deque[_Job]] = {}  # what waits, and is being checked first
+        self._lines: dict[tuple[object, Topic], deque[_Job]] = {}  # what waits, with what is being checked at the front
         self._jobs: deque[_Job] = deque()  # the first of each line, in turns
         self._work: asyncio.Task[None] | None = None
         self._turn_end_s: float | None = None  # None: nothing was checked in this turn
@@ -106,7 +106,7 @@ class SchemaGate:
     # --- the rules -------------------------------------------------------------------------------------------------
 
     def set_records(self, records: Iterable[TopicSchema]) -> None:
-        """From now on these hold."""
+        """From now on, these schemas hold."""
         before, self._records = self._records, {Pattern(each.pattern): each for each in records}
         kept = {pattern: rule for pattern, rule in self._rules.items() if before[pattern] == self._records.get(pattern)}
         self._rules = kept
@@ -117,7 +117,7 @@ class SchemaGate:
             self._patterns.add(pattern, pattern)
 
     def rule_of(self, topic: Topic) -> Rule | None:
-        """The most specific one; mostly there is none, which is remembered."""
+        """The rule for the most specific pattern; mostly there is none, and that is cached."""
         try:
             return self._kept[topic]
         except KeyError:
@@ -131,7 +131,7 @@ class SchemaGate:
         return rule
 
     def _rule(self, pattern: Pattern) -> Rule | None:
-        """Made when it is first asked for: a mesh may have a thousand, and a node publishes to the topics of a few."""
+        """Made when it is first needed: a mesh may have a thousand, and a node publishes to the topics of a few."""
         if pattern not in self._rules:
             self._rules[pattern] = self._made(pattern, self._records[pattern])
         return self._rules[pattern]
@@ -146,7 +146,7 @@ class SchemaGate:
         return Rule(pattern, record.latest.number, record.mode, decoder_of(latest, others))
 
     def applies(self, topic: Topic) -> bool:
-        """Also while events wait whose schema was just taken away: what follows must not overtake them."""
+        """True also while events wait whose schema was just removed: later events must not overtake them."""
         return self.rule_of(topic) is not None or any(waiting == topic for _, waiting in self._lines)
 
     def figures(self) -> Sequence[SchemaFigures]:
@@ -157,7 +157,7 @@ class SchemaGate:
     def check(self, publisher: object, topic: Topic, payloads: Payloads, done: Checked, *, first_only: bool) -> None:
         rule = self.rule_of(topic)
         line = self._lines.get((publisher, topic))
-        if rule is None and line:  # it was taken away while others of this publisher wait: this one follows them
+        if rule is None and line:  # it was removed while others of this publisher wait, and this one follows them
             rule = line[0].rule
         if rule is None:
             done({})
@@ -247,7 +247,7 @@ class SchemaGate:
         self._work = None
 
     def _next_parts(self) -> list[tuple[_Job, Sequence[bytes]]]:
-        """Of as many jobs as one go takes: there may be a thousand small ones."""
+        """Parts of as many jobs as one go takes: there may be a thousand small ones."""
         parts: list[tuple[_Job, Sequence[bytes]]] = []
         events = size = 0
         while self._jobs and events < PART_EVENTS and size < PART_BYTES:
@@ -273,7 +273,7 @@ def _look_at_all(parts: Sequence[tuple[Decoder, Sequence[bytes], int]]) -> list[
 
 
 def _look(decoder: Decoder, payloads: Sequence[bytes], first: int) -> dict[int, Fault]:
-    """In a thread: the interpreter changes between threads every half a millisecond, and after each payload."""
+    """Runs in a thread: the interpreter switches threads every half a millisecond, and after each payload."""
     sizes_fit = [len(payload) <= PAYLOAD_BYTES_MAX for payload in payloads]
     found: dict[int, Fault] = {}
     if not all(sizes_fit):

@@ -1,7 +1,7 @@
 """The schemas of the mesh at one node: entries of a bucket, so every node has them (LAK-02).
 
-When a node starts, it reads them from its log before it takes events, so that none slips through. From then on it hears
-of every change as it is folded.
+When a node starts, it reads them from its log before it accepts events, so that none slips through. From then on it is
+told of every change as it is folded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ READ_BYTES: Final = 1 << 20  # of one read of the log
 
 
 class Schemas:
-    """``SchemaStore``. What holds is told to the gate."""
+    """``SchemaStore``. The gate is told what holds."""
 
     def __init__(self, kv: KeyValues, log: Log, gate: SchemaGate, wall_us: Callable[[], int]) -> None:
         self._kv = kv
@@ -49,7 +49,7 @@ class Schemas:
     # --- what the mesh has -------------------------------------------------------------------------------------------
 
     def _heard(self) -> None:
-        """Something of the mesh's own buckets has changed, or they have been read."""
+        """One of the mesh's own buckets has changed, or all of them have been read."""
         if self._kv.is_ready:
             self._take(self._folded())
 
@@ -107,13 +107,13 @@ class Schemas:
         self._heard()
 
     async def _opened(self) -> None:
-        """Until this node has read what its log has of buckets."""
+        """Wait until this node has read all buckets in its log."""
         await self._kv.items(SCHEMAS_BUCKET, Pattern(">"), "", 1)
         self._heard()
 
 
 def _stored(log: Log) -> Iterator[tuple[str, bytes]]:
-    """What the log has of the bucket, by key: of each the writing that counts."""
+    """What the log has of the bucket, by key: for each key the write that counts."""
     latest: dict[str, tuple[Revision, Record]] = {}
     for info in log.streams(Pattern(topic_of(SCHEMAS_BUCKET))):
         for event in _events(log, info):
@@ -129,7 +129,7 @@ def _events(log: Log, info: StreamInfo) -> Iterator[Event]:
     while offset < info.end:
         try:
             stored = log.read(info.stream, info.epoch, offset, info.end, READ_BYTES)
-        except WeftError:  # whoever follows the bucket is told of damage
+        except WeftError:  # the code that follows the bucket reports damage
             return
         for data in stored:
             batch = Batch.read_stored(data)

@@ -1,4 +1,4 @@
-"""Work over very many things in pieces, so that the event loop does not stand still meanwhile (SEC-05)."""
+"""Work over very many things in pieces, so that the event loop does not stand still (SEC-05)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.core.messages import StreamKey
 from weft.log import Log
 from weft.node.figures import OTHER, TopicFigures
 
-LOOKED_AT_ONCE: Final = 1_024  # things that are added up or sorted in a turn of the loop: some milliseconds
+LOOKED_AT_ONCE: Final = 1_024  # things that are added up or sorted in one turn of the loop: a few milliseconds
 
 
 class Breath:
@@ -35,7 +35,7 @@ class LogTotals(NamedTuple):
 
 
 async def log_totals(log: Log) -> LogTotals:
-    """Of all streams."""
+    """The totals of all streams."""
     states = list(log.states())
     events = size = 0
     for first in range(0, len(states), LOOKED_AT_ONCE):
@@ -47,7 +47,7 @@ async def log_totals(log: Log) -> LogTotals:
 
 
 async def largest_topics(log: Log, most: int) -> list[TopicFigures]:
-    """The largest by bytes, and the rest as one. None at all where nobody asked for any."""
+    """The largest by bytes, and the rest as one. Empty if nobody asked for any."""
     if most == 0:
         return []
     breath = Breath()

@@ -1,10 +1,10 @@
 """The log of a running node, the thread that syncs it, and how the event loop hears of a sync.
 
-The thread syncs over and over as long as there is something to sync. However many syncs pass while the loop is busy, it
-is woken once and gets all they made durable together.
+The thread syncs over and over as long as there is something to sync. However many syncs pass while the loop is busy,
+the loop is woken once, and gets everything that they made durable together.
 
-A small write is synced by the loop itself, if the disk is quick: that saves two changes of thread, and what comes
-meanwhile waits in the sockets and shares the next write. Big writes are the thread's: the loop takes more of them.
+If the disk is quick, the loop itself syncs small writes: that saves two thread switches, and what comes meanwhile waits
+in the sockets and shares the next write. Big writes are left to the thread, so that the loop can take more of them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from weft.log.log import Advanced
 from weft.log.syncer import SETTLE_S, MakeSyncer
 from weft.model import Epoch
 
-SMALL_BYTES: Final = 4 * KIB  # one block of the disk: more takes longer to write than the change of thread
-QUICK_SYNC_S: Final = 0.001  # what the loop may stand still for, on the average
+SMALL_BYTES: Final = 4 * KIB  # one block of the disk: writing more takes longer than a thread switch
+QUICK_SYNC_S: Final = 0.001  # how long the loop may stand still, on average
 AVERAGED: Final = 8  # syncs
-SLOW_S: Final = 4 * QUICK_SYNC_S  # what a slow one counts for, at most: one among quick ones happens on every disk
-SLOW_PAUSE_S: Final = 1.0  # when they are slower, for how long the loop leaves it to the thread; then twice as long,
+SLOW_S: Final = 4 * QUICK_SYNC_S  # the most that a slow sync counts for: one among quick ones happens on every disk
+SLOW_PAUSE_S: Final = 1.0  # when they are slower, the loop leaves it to the thread for so long; then twice as long,
 SLOW_PAUSE_S_MAX: Final = 60.0  # until there is a quick one
 
 
@@ -39,7 +39,7 @@ def mint_epoch() -> Epoch:
 
 
 def open_node_log(path: Path, segment_bytes: int, disk_reserve_bytes: int, prepared_bytes: int) -> Log:
-    """As ``open_log``. LogDamaged says what is gone; ``weft log check`` and ``weft log repair`` are the way on."""
+    """Like ``open_log``. LogDamaged says what is gone; ``weft log check`` and ``weft log repair`` help."""
     return open_log(
         path,
         mint_epoch,
@@ -50,11 +50,11 @@ def open_node_log(path: Path, segment_bytes: int, disk_reserve_bytes: int, prepa
 
 
 class Storage:
-    """Calls ``on_synced`` on the loop after a sync, ``on_failed`` when the log cannot keep its promise any more.
+    """Calls ``on_synced`` on the loop after a sync, and ``on_failed`` when the log can no longer keep its promise.
 
-    ``on_sync_time`` gets the seconds that each sync took, in the thread that did it. ``disk_full``: what the last sync
-    met. ``inline``: small writes are synced by the loop. ``now_s`` is a monotonic clock and ``make_syncer`` makes the
-    thread; a simulation has its own of both.
+    ``on_sync_time`` gets the seconds that each sync took, in the thread that did it. ``disk_full``: the error of the
+    last sync. ``inline``: the loop syncs small writes. ``now_s`` is a monotonic clock, and ``make_syncer`` makes the
+    thread; a simulation replaces both.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class Storage:
         self._on_failed = on_failed
         self._on_sync_time = on_sync_time
         self._syncer = make_syncer(log, self._durable, self._failed)
-        self._lock = threading.Lock()  # of what the thread leaves for the loop
+        self._lock = threading.Lock()  # guards what the thread leaves for the loop
         self._advanced: dict[StreamKey, int] = {}
         self._ticket = 0
-        self._posted = False  # the loop has been told and has not come yet
-        self._begun_s: float | None = None  # when the sync that is under way began; None: the thread has nothing to do
+        self._posted = False  # the loop was told, and has not come yet
+        self._begun_s: float | None = None  # when the current sync began; None: the thread has nothing to do
         self._told = asyncio.Event()
         self._inline = inline
         self._now_s = now_s
@@ -93,7 +93,7 @@ class Storage:
         self._syncer.start()
 
     def wake(self) -> None:
-        """Have what was appended synced. On the loop."""
+        """Have what was appended synced. Call this on the loop."""
         if self.log.appended == self.log.synced:
             return
         if self._inline and self._begun_s is None and self.log.unsynced_bytes <= SMALL_BYTES:
@@ -104,7 +104,7 @@ class Storage:
         self.wake_thread()
 
     def wake_thread(self) -> None:
-        """The same from any thread."""
+        """Do the same from any thread."""
         if self.log.appended != self.log.synced:
             if self._begun_s is None:
                 self._begun_s = self._now_s()
@@ -131,7 +131,7 @@ class Storage:
         self._tell()
 
     def _judge_disk(self, now_s: float, taken_s: float) -> None:
-        """Whether the loop may wait for the next sync, too."""
+        """Decide whether the loop may wait for the next sync, too."""
         self._average_s += (min(taken_s, SLOW_S) - self._average_s) / AVERAGED
         if self._average_s > QUICK_SYNC_S:
             self._average_s = QUICK_SYNC_S
@@ -148,7 +148,7 @@ class Storage:
         self._settling = self._loop.create_task(self._settle())
 
     async def _settle(self) -> None:
-        """What the thread does after its own syncs: the marks follow the log to the disk, at nobody's cost."""
+        """What the thread does after its own syncs: the marks follow the log to the disk, and nobody waits for that."""
         try:
             await asyncio.to_thread(self.log.settle)
         except DiskFull:
@@ -157,18 +157,18 @@ class Storage:
             self._on_failed(error)
 
     async def wait_synced(self) -> None:
-        """Until everything appended is durable, and told."""
+        """Wait until everything appended is durable and reported."""
         while self.log.appended != self.log.synced or self._posted:
             self._told.clear()
             await self._told.wait()
 
     async def close(self) -> None:
-        """Sync what is left, end the thread, close the log. What the last sync brought is still told."""
+        """Sync the rest, end the thread, close the log. What the last sync made durable is still reported."""
         await asyncio.to_thread(self._syncer.stop)
         if self._settle_timer is not None:
             self._settle_timer.cancel()  # closing the log settles
         if self._settling is not None:
-            await self._settling  # not cancelled: its thread is at work on what is closed next
+            await self._settling  # not cancelled: its thread uses what is closed next
         self._tell()
         self.log.remove_on_synced(self._note)
         await asyncio.to_thread(self.log.close)

@@ -1,17 +1,17 @@
 """Spans of what a node does with traced events: append, sync, forward, deliver (SEE-03, PL-06).
 
-All that a node does passes through steps of its broker, so whoever sees inputs and effects sees every hop:
+Everything that a node does passes through steps of its broker, so watching inputs and effects shows every hop:
 
 ======================  =============================================================================================
-``weft.append``         a publish or a peer's copy, from its step to the end of the step: it is written, not yet safe
+``weft.append``         a publish or a peer's copy, from its step to the end of the step: written, but not safe yet
 ``weft.sync``           from there to the sync that made it durable
 ``weft.forward``        a copy for a peer, until the peer has it synced and says so
 ``weft.deliver``        a batch for a subscriber: read, and handed to its stream
 ======================  =============================================================================================
 
-A span is made for a batch and a trace, not for an event, and when the stage is over, so what is under way is a few
-numbers. Its parent is the span that the events were published in. Traces that the publisher did not sample cost a look
-into the batch; with tracing off there is no ``NodeTracing`` at all.
+A span is made for a batch and a trace, not for an event, and only when the stage is over, so a stage under way is just
+a few numbers. Its parent is the span in which the events were published. Traces that the publisher did not sample cost
+a look into the batch; with tracing off, there is no ``NodeTracing`` at all.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from weft.model import Batch, Epoch, NodeId, Stream, Topic
 from weft.model.batch_header import events_from
 from weft.model.traces import SpanRef, sampled_spans
 
-WAITING_MAX: Final = 4096  # stages that are under way, of each kind; those beyond have no span
+WAITING_MAX: Final = 4096  # stages under way, of each kind; further ones get no span
 REMEMBERED_MAX: Final = 1024  # batches whose traces are known from the stage before
 NS_PER_S: Final = 1_000_000_000
 
@@ -47,7 +47,7 @@ Spans = tuple[SpanRef, ...]
 
 
 class Appending(NamedTuple):
-    """Traced events that are written and not yet safe. ``peer``: who brought them; none for a publish."""
+    """Traced events that are written and not safe yet. ``peer``: the peer that brought them; None for a publish."""
 
     spans: Spans
     began_ns: int
@@ -73,13 +73,14 @@ class Forwarding(NamedTuple):
 
 
 class NodeTracing:
-    """``StepWatch`` of the engine. ``spans_per_s_max``: publishers say what is traced, and may not cost more."""
+    """``StepWatch`` of the engine. ``spans_per_s_max``: publishers decide what is traced, but may not cost more than
+    this."""
 
     def __init__(
         self, tracer: Tracer, node_id: NodeId, log: Log, subscriptions: Subscriptions, spans_per_s_max: int
     ) -> None:
         self.made = 0
-        self.dropped = 0  # they would have been too many
+        self.dropped = 0  # spans that would have been too many
         self._tracer = tracer
         self._node_id = node_id
         self._log = log
@@ -97,7 +98,7 @@ class NodeTracing:
         return time.time_ns()
 
     def begin(self, gateway: str, topic: Topic, events: int) -> SpanRef | None:
-        """A trace that begins here: events of a gateway whose protocol knows none. None: it is not sampled."""
+        """Begin a trace here, for events of a gateway whose protocol has no traces. None: it is not sampled."""
         if not self._may_make(self.now_ns()):
             self.dropped += 1
             return None
@@ -155,7 +156,7 @@ class NodeTracing:
         batch = copy.batch
         state = self._log.find(copy.stream, copy.epoch)
         if state is None or not state.durable < batch.end_offset <= state.end:
-            return  # it was here before, or was not taken
+            return  # it was here before, or was refused
         spans = self._spans_of(copy.stream, copy.epoch, batch)
         if spans and len(self._copies) < WAITING_MAX:
             stage = Appending(spans, began_ns, decided_ns, self._log.appended)
@@ -197,7 +198,7 @@ class NodeTracing:
             waiting.append(Forwarding(spans, now_ns, copy.batch.base_offset, len(copy.batch)))
 
     def _acked(self, key: tuple[NodeId, Stream, Epoch], offset: int | None, now_ns: int, *, error: str) -> None:
-        """Up to this offset; None: all that waits."""
+        """Acknowledged up to this offset; None: everything that waits."""
         waiting = self._forwards.get(key)
         if waiting is None:
             return

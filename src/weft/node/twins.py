@@ -1,7 +1,7 @@
 """Another node that runs with our own id: a copied data directory, most likely (SEC-07).
 
-Both give offsets in the same streams, so what one of them promised can be taken for what the other did. The one that
-was started later stops. The other goes on, and is not ready for traffic until that has happened.
+Both give offsets in the same streams, so promises of one can be mistaken for those of the other. The one that was
+started later stops. The other goes on, and is not ready for traffic until that has happened.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ ADVICE: Final = (
 
 
 class TwinFound(StorageError):
-    """This node was started while another one with its id ran, so its log is no longer the only one of that name."""
+    """This node was started while another one with its id was running, so its log is no longer the only one of that
+    name."""
 
 
 class TwinWatch:
@@ -47,7 +48,7 @@ class TwinWatch:
         self._last: tuple[float, Life] | None = None
 
     def found(self, twin: Life, told_by: str) -> None:
-        """It has proved that it is there; ``told_by`` says by whom, or from where."""
+        """The twin has proved that it exists; ``told_by`` says by whom, or from where."""
         self._last = self._now_s(), twin
         stops = "this one" if self._own > twin else "the other one"
         self._logger.error(
@@ -63,7 +64,7 @@ class TwinWatch:
             self._failed(TwinFound(f"{self._sentence(twin)}, earlier than this one, which stops: {ADVICE}"))
 
     def reason(self) -> str | None:
-        """Why this node is not ready, if a twin of it was heard of lately."""
+        """Why this node is not ready, if it has heard of a twin recently."""
         if self._last is None or self._now_s() - self._last[0] > TWIN_FRESH_S:
             return None
         return f"{self._sentence(self._last[1])}: {ADVICE}"
@@ -75,5 +76,5 @@ class TwinWatch:
 def _moment(life: Life) -> str:
     try:
         return datetime.fromtimestamp(life.started_ms / 1000, UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):  # whoever has our key may name any number
+    except (ValueError, OverflowError, OSError):  # a node with our key may name any number
         return f"{life.started_ms} ms"

@@ -15,7 +15,7 @@ from weft.log.recovery import FORMAT, FORMATS_READ
 from weft.log.rocks_store import holds_data
 from weft.security.files import read_file
 
-# What each file's reader takes. A test compares these with the readers.
+# The formats that each file's reader accepts. A test compares these with the readers.
 FILES: Final[Mapping[str, tuple[int, ...]]] = {
     "keys.json": (1, 2),
     "mesh-keys.json": (1,),
@@ -26,7 +26,7 @@ FILES: Final[Mapping[str, tuple[int, ...]]] = {
 
 
 class _Versioned(msgspec.Struct, frozen=True):
-    version: int = 1  # a file that does not say is of the first
+    version: int = 1  # a file without a version is of the first
 
 
 class Format(NamedTuple):
@@ -43,7 +43,7 @@ class Format(NamedTuple):
 
 
 def formats(data: Path) -> Iterator[Format]:
-    """Of everything that is there and has a format of its own. Changes nothing, also beside a running node."""
+    """The formats of everything that is there and has one. Changes nothing, even beside a running node."""
     if holds_data(data) or MarksFile(data).read() is not None:
         yield _log(data)
     for name, known in FILES.items():

@@ -23,21 +23,21 @@ from weft.transport.http2.endpoint import EndpointSettings
 from weft.transport.peers.settings import DropPolicy, LinkSettings
 from weft.wire.http2 import Http2Settings
 
-QUARANTINE_BYTES_MAX: Final = 256 * MIB  # of the quarantine in a node's log; half a million packets
-DEAD_AGE_S: Final = 90 * 86_400  # dead letters: somebody looks at them within a quarter, or never
+QUARANTINE_BYTES_MAX: Final = 256 * MIB  # of the quarantine in a node's log: half a million packets
+DEAD_AGE_S: Final = 90 * 86_400  # of dead letters: somebody looks at them within a quarter, or never
 DEAD_BYTES_MAX: Final = 1024 * MIB  # of one group at one node; every node keeps them
 INBOX_AGE_S: Final = 3600  # replies to requests are read within seconds or never
-PLAIN_AGE_S: Final = 7 * 86_400  # how long a peer that knows only four messages may be away and miss nothing
-DECISIONS_AGE_S: Final = 90 * 86_400  # what a job has written last; a query that rested for longer is a new one
-DECISIONS_BYTES_MAX: Final = 4 * BATCH_BYTES_MAX  # of one job: only the last decision counts, and one fits a batch
+PLAIN_AGE_S: Final = 7 * 86_400  # how long a peer that knows only four messages may be away without missing anything
+DECISIONS_AGE_S: Final = 90 * 86_400  # of the last thing that a job wrote; a query that rested for longer is a new one
+DECISIONS_BYTES_MAX: Final = 4 * BATCH_BYTES_MAX  # of one job: only the last decision counts, and one fits into a batch
 
 
-# The mesh's own topics keep to rules of their own, whatever the configuration says of ">".
+# The mesh's own topics have their own rules, whatever the configuration says about ">".
 OWN_RULES: Final = (
     RetentionRule(GROUPS, stream_bytes_max=OFFSET_MAX),  # compacted instead
     RetentionRule(DEAD, age_us_max=DEAD_AGE_S * 1_000_000, stream_bytes_max=DEAD_BYTES_MAX),
-    RetentionRule(KEY_VALUES, stream_bytes_max=OFFSET_MAX),  # likewise
-    RetentionRule(parse_pattern(f"{LATER_PREFIX}>"), stream_bytes_max=OFFSET_MAX),  # tidied when they are delivered
+    RetentionRule(KEY_VALUES, stream_bytes_max=OFFSET_MAX),  # compacted instead
+    RetentionRule(parse_pattern(f"{LATER_PREFIX}>"), stream_bytes_max=OFFSET_MAX),  # deleted when they are delivered
     RetentionRule(parse_pattern("weft.quarantine.>"), stream_bytes_max=QUARANTINE_BYTES_MAX),
     RetentionRule(parse_pattern("weft.inbox.>"), age_us_max=INBOX_AGE_S * 1_000_000),
     RetentionRule(parse_pattern("weft.staging.>"), age_us_max=STAGING_AGE_S * 1_000_000),
@@ -49,13 +49,13 @@ OWN_RULES: Final = (
 
 
 def retention_rules(config: NodeConfig) -> tuple[RetentionRule, ...]:
-    """Those for topics that hold a state come first: it stays, whatever the configuration says of ">"."""
+    """Rules for topics that hold a state come first: the state stays, whatever the configuration says about ">"."""
     states = (RetentionRule(Pattern(topic), stream_bytes_max=OFFSET_MAX) for topic in config.gateway.coaty.compacted)
     return (*OWN_RULES, *states, *config.retention_rules)
 
 
 class TopicSettings:
-    """What is configured for a topic, remembered for those that are published to again and again."""
+    """What is configured for a topic, cached for topics that are published to again and again."""
 
     def __init__(self, config: NodeConfig) -> None:
         self._settings_for = lru_cache(MATCHES_KEPT_MAX)(config.settings_for)
@@ -146,7 +146,7 @@ def machinery_settings(config: NodeConfig, topics: TopicSettings) -> MachinerySe
 
 
 def server_settings(config: NodeConfig) -> ServerSettings:
-    """Of the gRPC server, for peers and clients alike."""
+    """The settings of the gRPC server, for peers and clients alike."""
     limits, link = config.limits, link_settings(config)
     return ServerSettings(
         EndpointSettings(

@@ -228,7 +228,7 @@ def keep(
 def archived(spark: SparkSession, tables: Sequence[lake.TableSettings], subscribe: str) -> str | None:
     """Where to go on if the checkpoint is lost, as the option startingOffsets: behind what the tables have.
 
-    Spark would begin anew, and every event that is still in the log would be in the table twice.
+    Spark would start from the beginning, and every event that is still in the log would be in the table twice.
     """
     from pyspark.sql import functions as f
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 AUDIT_STRETCH_BITS: Final = 16  # 65,536 offsets are added up together; halves of their hashes add up to 48 bits
-AUDIT_RANGES_MAX: Final = 100  # of a stream and kind that are told apart; what is behind them is told as one
+AUDIT_RANGES_MAX: Final = 100  # of a stream and kind, reported one by one; the rest is reported as one
 AUDIT_STREAMS_SHOWN_MAX: Final = 1000  # of those that differ: nobody reads more, and the summary counts them all
 NAME: Final = "audit"
 STREAM: Final = ("topic", "origin", "epoch", "partition")
@@ -164,7 +164,7 @@ def run(spark: SparkSession, settings: AuditSettings, run: JobRun) -> Outcome:
 
 
 def ask_all(options: SourceOptions) -> Survey:
-    """What the named nodes have, and the other members of the mesh; Unavailable if none of the named ones answers."""
+    """What the named nodes and the other members of the mesh have; Unavailable if none of the named ones answers."""
     with closing(Surveyor.of(options, Members.REACHABLE)) as surveyor:
         return surveyor.look(complete=False)
 

@@ -1,8 +1,8 @@
 """What a pipeline is: a name, its settings, and a function that starts Spark queries or does one job. What each is for
 is said in ``catalogue``, which can be read without Spark.
 
-Each pipeline is a module of its own with a ``PIPELINE`` in it, and a ``main`` so that ``spark-submit`` can run the
-file as it is. Whoever runs it (``weft.pipelines.running``) makes the session, shows progress and stops it.
+Each pipeline is a module of its own with a ``PIPELINE`` in it, and a ``main`` so that ``spark-submit`` can run the file
+as it is. ``weft.pipelines.running`` makes the session, shows progress and stops it.
 """
 
 from __future__ import annotations

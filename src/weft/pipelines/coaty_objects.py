@@ -67,7 +67,7 @@ class Change(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """What is kept of one object. ``facts`` are those of ``advertised``, where they are kept."""
+    """What is stored about one object. ``facts`` are those of ``advertised``, where they are kept."""
 
     advertised: Version | None = None
     facts: Facts | None = None

@@ -1,7 +1,7 @@
 """``compact``: small files of a table to large ones, old days removed, dead files swept. (SPK-05)
 
 Safe beside a running ``archive``: every step swaps files that are in the table for others in one commit, and what was
-added meanwhile stays. A step that somebody else was faster with is planned anew.
+added meanwhile stays. A step that somebody else was faster with is planned again.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _swapped(table: lake.Table, removed: Sequence[DataFile], added: Sequence[Wri
 
 
 def _retried(step: Callable[[], Changed]) -> Changed:
-    """Do a step, anew if somebody else changed the same files."""
+    """Do a step, and again if somebody else has changed the same files."""
     for _ in range(LAKE_COMMIT_ATTEMPTS - 1):
         try:
             return step()

@@ -49,7 +49,7 @@ _REJECTED: Final = msgspec.msgpack.Decoder(Rejected)
 
 
 def rejected_rows(data: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """Rows of ``in_micros(REJECTED)`` from what travelled as bytes."""
+    """Rows of ``in_micros(REJECTED)`` from their encoded bytes."""
     return (msgspec.structs.asdict(_REJECTED.decode(each)) for each in data)
 
 
@@ -125,7 +125,7 @@ def ddl(columns: Mapping[str, str]) -> str:
 
 
 def frame_of(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> pd.DataFrame:
-    """Rows for Spark. What they lack is None: a NaN is a float to Arrow, also in a column of text."""
+    """Rows for Spark. Missing values are None: to Arrow, a NaN is a float, even in a column of text."""
     import pandas as pd
 
     names = list(columns)
@@ -168,6 +168,6 @@ def put_rejected(rows: DataFrame, table: lake.TableSettings, *, query: str, batc
 
 
 def next_batch(table: lake.TableSettings, query: str) -> int:
-    """For what is done again and again without a checkpoint: the number that the table has not seen yet."""
+    """For work that is repeated without a checkpoint: the first number that the table has not seen yet."""
     last = lake.open_table(table).committed(query)
     return 0 if last is None else last + 1

@@ -34,10 +34,7 @@ GONE: Final = "deadvertised_at IS NOT NULL"
 
 
 def put_objects(rows: DataFrame, table: lake.TableSettings, *, marks: bool, query: str, batch: int) -> None:
-    """Bring the rows of a batch into the table; without ``marks``, those of objects that are gone leave it.
-
-    That takes two commits: for a moment, a reader may see a row with its ``deadvertised_at``.
-    """
+    """Merge the rows of a batch into the table; without ``marks``, the rows of objects that are gone are deleted."""
     lake.upsert_batch(rows, table, keys=KEYS, order_by=ORDER, query=query, batch=batch)
     # Also if the batch was there already: its driver may have died in between.
     if not marks and not rows.where(GONE).isEmpty():

@@ -1,7 +1,7 @@
 """A way for events around the JVM: ranges of offsets go through Spark, events go from the node straight to the task.
 
 Spark's own way for rows of a Python source is Arrow, then rows of the JVM, then Arrow again for the Python that wants
-them; that is two thirds of all the work, and of no use to pipelines that do nothing with the rows there. So
+them; that is two thirds of all the work, and useless for pipelines that do nothing with the rows there. So
 ``weft-ranges`` plans like ``weft`` (offsets, limits, losses, lag: all of it is the source's), but a task's row says
 only what to read. ``fetched``, in the task that wants the events, reads it.
 """
@@ -35,7 +35,7 @@ TO_READ_ROW: Final = StructType([StructField("to_read", BinaryType())])
 
 
 def read_ranges(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-    """A stream of what is to be read; options are those of ``format("weft")``. It goes through ``only_ranges``."""
+    """A stream of the ranges to read; options are those of ``format("weft")``. It goes through ``only_ranges``."""
     spark.dataSource.register(RangeSource)
     return spark.readStream.format(NAME).options(**options).load()
 

@@ -1,7 +1,7 @@
 """Which pipelines run on this machine, and how they are doing: a small file for each run, and a lock that ends with it.
 
-A run is known by its name. Whoever wants it to stop leaves a file beside its record, which works for any Spark master
-and needs no signal to reach a driver.
+A run is known by its name. To stop it, one leaves a file beside its record, which works for any Spark master and needs
+no signal to reach a driver.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Records:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.told: Callable[[RunRecord], None] = lambda record: None  # hears of what is written
+        self.told: Callable[[RunRecord], None] = lambda record: None  # is told of every record that is written
 
     @contextmanager
     def claim(self, name: str) -> Iterator[None]:

@@ -204,7 +204,7 @@ def stretches(rows: DataFrame, step_events: int) -> list[Stretch]:
 
 
 def _table(home: Client, made: Plan, prefix: str) -> list[dict[str, object]]:
-    """A row for each topic, and who gets its events."""
+    """A row for each topic, with the readers of its events."""
     totals: dict[str, list[Stretch]] = {}
     for stretch in made.stretches():
         totals.setdefault(stretch.stream.topic, []).append(stretch)
@@ -270,7 +270,7 @@ def execute(rows: DataFrame, settings: ReplaySettings, home: Client, secret: byt
 
 
 def write(rows: DataFrame, settings: ReplaySettings, application: str, number: int, step: Step) -> None:
-    """One step; of no effect if it is done already."""
+    """Do one step; does nothing if it is done already."""
     chosen = within(_of(rows, step.stretches), step.first_us, step.last_us).persist()
     try:
         if (found := chosen.count()) != step.events:

@@ -1,11 +1,4 @@
-"""What a replay will do, step by step. Pure, but for what Spark has counted beforehand.
-
-A step is written by one Spark job and counts as one write, so a replay that was killed goes on with the step it was at.
-Each is made of stretches: events of one stream with neighbouring offsets. Stretches are taken by time, so that a step
-looks at few files of the table, but never one of a stream before an earlier one of the same.
-
-The first run of a replay leaves its plan with the node, and later runs go by that: by then the table may have grown.
-"""
+"""What a replay will do, step by step. Pure, except that Spark has counted before."""
 
 from __future__ import annotations
 
@@ -35,7 +28,7 @@ class StreamKey(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Events of a stream between two offsets, both included; a row of what Spark has counted."""
+    """Events of a stream between two offsets, both included; a row of Spark's count."""
 
     stream: StreamKey
     first_offset: int

@@ -1,7 +1,7 @@
 """Tells the mesh how a run is doing, so that the console and every node's metrics have it.
 
-A thread of its own writes to the bucket: a mesh that is slow or away delays nothing. Whoever may not write there is
-told so once, and the run goes on.
+A thread of its own writes to the bucket: a mesh that is slow or away delays nothing. If the pipeline may not write
+there, it logs that once, and the run goes on.
 """
 
 from __future__ import annotations

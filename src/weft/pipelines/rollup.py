@@ -1,7 +1,7 @@
 """Rates, sizes and latencies per topic and window: one row for each window in which a topic had events.
 
 Windows are of the events' own timestamps. From the mesh, a window is written once, when the watermark has passed its
-end: ``late`` behind the newest event. From an archive, windows are computed anew in one go; a window of the table that
+end: ``late`` behind the newest event. From an archive, windows are computed again in one go; a window of the table that
 has more events by then is replaced.
 
 What the columns measure, and by which clocks, is told in ``docs/derived-tables.md``.

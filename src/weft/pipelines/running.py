@@ -120,7 +120,7 @@ def _is_idle(pipeline: Any, settings: Any) -> bool:
 
 @contextmanager
 def _reporting(settings: PipelineSettings, records: Records, say: Callable[[str], None]) -> Iterator[None]:
-    """While this is entered, the mesh hears of every record, if the pipeline talks to one."""
+    """While this is entered, the mesh is told of every record, if the pipeline talks to one."""
     if not (settings.report and settings.uses_mesh()):
         yield
         return
@@ -133,7 +133,7 @@ def _reporting(settings: PipelineSettings, records: Records, say: Callable[[str]
 
 
 def _session(name: str, wanted: SparkSection, *, is_job: bool) -> SparkSession:
-    """Spark's own log is quiet: what ends a run is told in a sentence, by us. Jobs let Spark adapt its plans."""
+    """Spark's own log is quiet: if a run fails, we say why in one sentence. Jobs let Spark adapt its plans."""
     defaults = {ADAPTIVE: "true"} if is_job else {}
     return session(f"weft {name}", master=wanted.master, conf=defaults | wanted.conf, log_level="fatal")
 

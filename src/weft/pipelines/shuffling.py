@@ -1,4 +1,4 @@
-"""How many parts Spark makes of what it shuffles: by cores and by data, instead of 200 for everybody."""
+"""How many parts Spark makes of what it shuffles: by cores and by data, instead of always 200."""
 
 from __future__ import annotations
 

@@ -140,13 +140,13 @@ class Keeper:
                 due_s = ended_s + max(rest_s(ended_s - begun_s, self.goal.share), UPKEEP_PASS_S)
 
     def try_pass(self, stopping: threading.Event) -> None:
-        """One pass; what goes wrong is told once, and tried again at the next."""
+        """One pass; a failure is reported once, and tried again at the next pass."""
         try:
             self.pass_over(time.time())
             self._broken = None
         except lake.TableChanged:
             pass  # somebody else was faster with the same files
-        except Exception as error:  # of Spark, of stores, of formats: none of them is a reason to stop writing
+        except Exception as error:  # from Spark, stores or formats: none of them is a reason to stop writing
             told = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
             if not stopping.is_set() and told != self._broken:
                 self.say(f"the table was not compacted: {told}")

@@ -1,7 +1,7 @@
-"""Who calls, and what they may do: asked for every call of every protocol (SEC-02).
+"""Who is calling, and what they may do: checked for every call of every protocol (SEC-02).
 
-The API key says who it is and has the rights. A certificate of the mesh may be asked for beside it; who shows one shows
-a good one. Streams stay open for days, so their keys are looked at again every second.
+The API key identifies the caller and has the rights. A certificate of the mesh may be required as well; TLS has
+verified any certificate that is shown. Streams stay open for days, so their keys are checked again every second.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from weft.security.certificates import read_certificate_untrusted, read_identity
 from weft.security.quota import Quota
 
 TOPICS_KEPT_MAX: Final = 16_384  # of one caller: about 1.5 MiB
-CERTIFICATES_READ_MAX: Final = 256  # remembered: a caller shows the same one with every call
+CERTIFICATES_READ_MAX: Final = 256  # cached: a caller shows the same one with every call
 EVERYTHING: Final = (Pattern(">"), Pattern("weft.>"))
 EVERYBODY: Final = Acl(
     "plain text", EVERYTHING, EVERYTHING, admin=True, owner=owner_of("anybody", ""), groups=(EVERY_GROUP,)
@@ -41,7 +41,7 @@ Note = Callable[[Refused, str], None]  # what was refused, and to whom
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What somebody shows who calls. The certificate is DER; TLS has seen to it that our CA made it."""
+    """What a caller shows. The certificate is DER; TLS has made sure that our CA issued it."""
 
     host: str
     key: Secret[str] | None
@@ -50,14 +50,14 @@ class Shown:
 
 
 class Caller:
-    """Somebody with an open call. The rights may change meanwhile; every check raises Refused."""
+    """A client with an open call. The rights may change meanwhile; every check raises Refused."""
 
     def __init__(self, acl: Acl, note: Note) -> None:
         self._acl = acl
         self._note = note
         self._over: Refused | None = None
-        self._publishes: set[Topic] = set()  # what these rights were found good for: the same ones are asked for again
-        self.rights: object = acl  # another object whenever they change: who was found good then is asked again
+        self._publishes: set[Topic] = set()  # topics that these rights allow: the same ones are checked again and again
+        self.rights: object = acl  # another object whenever they change: then callers that passed are checked again
 
     @property
     def who(self) -> str:
@@ -66,17 +66,17 @@ class Caller:
 
     @property
     def acl(self) -> Acl:
-        """The rights of now, for showing them: checks are made by the methods below."""
+        """The current rights, for showing them; to check, use the methods below."""
         return self._acl
 
     @property
     def quota(self) -> Quota | None:
-        """Of its own, if it has one."""
+        """The caller's own quota, if it has one."""
         return None
 
     @property
     def owner(self) -> str:
-        """What topics call the caller that it owns."""
+        """The caller's name in the topics that it owns."""
         return self._acl.owner
 
     def update(self, acl: Acl) -> None:
@@ -106,7 +106,7 @@ class Caller:
             self._acl.check_subscribe(pattern)
 
     def check_serve(self, pattern: Pattern) -> None:
-        """Whether the caller may answer requests to these topics, which others then do not get."""
+        """Check that the caller may answer requests to these topics, which others then do not get."""
         with self._noting():
             self._acl.check_serve(pattern)
 
@@ -116,7 +116,7 @@ class Caller:
 
     @property
     def names_groups(self) -> bool:
-        """Whether its rights to groups can be told from their names alone."""
+        """Whether its rights to groups can be told from the groups' names alone."""
         return self._acl.names_groups
 
     def check_group(self, group: str, reads: Iterable[Pattern] = ()) -> None:
@@ -124,12 +124,12 @@ class Caller:
             self._acl.check_group(group, reads)
 
     def may_see_group(self, group: str) -> bool:
-        """In lists: by its name. Who has no rights by name is not shown any."""
+        """For lists, by the group's name. A caller without rights by name sees no group."""
         self.check()
         return self._acl.names_groups and self._acl.may_use_group(group)
 
     def check_give(self, record: KeyRecord) -> None:
-        """Whether the caller may make this key."""
+        """Check that the caller may make this key."""
         with self._noting():
             self._acl.check_give(record.acl.publish, record.acl.subscribe)
 
@@ -149,20 +149,20 @@ class Caller:
 
 class Access(Protocol):
     async def admit_untrusted(self, shown: Shown) -> Caller:
-        """Who makes this call; raise only Refused."""
+        """Find out who makes this call; raise only Refused."""
 
     async def admit_key_untrusted(self, key: Secret[str] | None, host: str) -> Caller:
-        """Who shows this key, where a connection has been let in before; raise only Refused."""
+        """Find out who shows this key, on a connection that was let in before; raise only Refused."""
 
     def watching(self, caller: Caller, end: Callable[[Refused], None]) -> AbstractContextManager[None]:
-        """As long as the stream is open; ``end`` is called once the caller may have it no more."""
+        """Use this while the stream is open; ``end`` is called once the caller loses the right to it."""
 
 
 class OpenAccess:
-    """Everybody may do everything: of a node that serves plain text on loopback."""
+    """Everybody may do everything: for a node that serves plain text on loopback."""
 
     async def admit_untrusted(self, shown: Shown) -> Caller:
-        """Nobody has proved anything, but each connection has an account of its own."""
+        """Nobody has proved an identity, but each connection has its own account."""
         return Caller(replace(EVERYBODY, who=f"plain text from {shown.host}:{shown.port}"), lambda error, who: None)
 
     async def admit_key_untrusted(self, key: Secret[str] | None, host: str) -> Caller:
@@ -176,8 +176,8 @@ class OpenAccess:
 
 
 class KeyAccess:
-    """By API key, over TLS. With ``certificate_required``, a client certificate of the mesh has to come with it.
-    ``note`` hears of every refusal."""
+    """Access by API key, over TLS. With ``certificate_required``, it also takes a client certificate of the mesh.
+    ``note`` is told of every refusal."""
 
     def __init__(self, authenticator: Authenticator, mesh: str, note: Note, certificate_required: bool) -> None:
         self._authenticator = authenticator
@@ -203,11 +203,11 @@ class KeyAccess:
         return KeyCaller(principal, self._note)
 
     def admit_without_key(self, acl: Acl) -> Caller:
-        """Somebody whom a certificate gives these rights."""
+        """Admit a caller to which a certificate gives these rights."""
         return Caller(acl, self._note)
 
     def _check_certificate_untrusted(self, certificate: bytes | None) -> None:
-        """TLS knows that our CA made it; a CA of a company may serve many meshes."""
+        """TLS knows that our CA issued it, but a company's CA may serve many meshes."""
         if certificate is None:
             if self._certificate_required:
                 raise Unauthenticated(
@@ -232,8 +232,8 @@ class KeyAccess:
             del self._open[caller]
 
     def look(self) -> None:
-        """End the streams of those who may have them no more; for the owner to call every second. Ten thousand may be
-        open, of a few keys: each key is looked at once."""
+        """End the streams of callers that have lost their rights. The owner calls this every second. Ten thousand
+        streams may be open with a few keys, so each key is checked once."""
         looked: dict[int, Principal | Refused] = {}  # by the record that callers have, which stays meanwhile
         for caller, end in list(self._open.items()):
             assert isinstance(caller, KeyCaller), "all callers here have keys"
@@ -266,7 +266,7 @@ class KeyCaller(Caller):
         return self.principal.record.quota
 
     def check_give(self, record: KeyRecord) -> None:
-        """A key that ends makes none that lasts longer: whoever stole it would have it for good."""
+        """A key that expires makes none that lasts longer: otherwise a thief would have it for good."""
         super().check_give(record)
         end_s = self.principal.record.expires_s
         with self._noting():
@@ -276,7 +276,7 @@ class KeyCaller(Caller):
                 )
 
     def renew(self, principal: Principal) -> None:
-        """The same key, by what holds now."""
+        """Use the same key, with its current rights."""
         if principal is not self.principal:
             self.principal = principal
             self.update(principal.acl)

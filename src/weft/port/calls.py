@@ -1,4 +1,4 @@
-"""Requests and replies, as services and gateways see them: who asks, who serves, and the desk in between."""
+"""Requests and replies, as services and gateways see them: who asks, who serves, and the desk between them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from weft.wire.mesh.calls import check_headers
 
 
 class CallClient(Protocol):
-    """Somebody who asks, serves, or both. Numbers of calls and servers are its own; ``handle`` is the node's."""
+    """A client that asks, serves, or both. It numbers its calls and servers itself; the node gives out each
+    ``handle``."""
 
     def replied(self, number: int, reply: Reply) -> None: ...
 
@@ -23,7 +24,7 @@ class CallClient(Protocol):
     def handed(self, server: int, handle: int, question: Question) -> None: ...
 
     def over(self, handle: int) -> None:
-        """Nobody waits for replies to that any more."""
+        """Nobody waits for replies to that request any longer."""
 
     def took(self, handle: int, count: int) -> None: ...
 
@@ -32,12 +33,12 @@ class CallClient(Protocol):
 
 
 class CallDesk(Protocol):
-    """What it refuses, it tells by ``failed``; whoever joins too late gets ShuttingDown or Busy."""
+    """It reports refusals through ``failed``; a client that joins too late gets ShuttingDown or Busy."""
 
     def join(self, client: CallClient) -> None: ...
 
     def leave(self, client: CallClient) -> None:
-        """Its calls are cancelled, and requests in the hands of its servers are lost."""
+        """Cancel the client's calls. Requests that its servers have are lost."""
 
     def ask(self, client: CallClient, number: int, question: Question, *, probe: bool = False) -> None: ...
 
@@ -50,14 +51,14 @@ class CallDesk(Protocol):
     def stop_serving(self, client: CallClient, server: int, *, gone: bool) -> None: ...
 
     def answer(self, client: CallClient, handle: int, reply: Reply) -> None:
-        """Raise UsageError for what was never handed to this client. What is over is ignored."""
+        """Raise UsageError for a request that this client never got. Answers that come too late are ignored."""
 
 
 def checked_question(question: Question) -> Question:
-    """What a client asks, if it may be asked by anybody; else UsageError or BadMeshMessage."""
+    """Check a client's question; raise UsageError or BadMeshMessage if nobody may ask it."""
     if is_own(question.topic):
         raise UsageError("requests cannot be sent on internal topics of the mesh", topic=question.topic)
-    if not 0 < question.timeout_s <= CALL_TIMEOUT_S_MAX:  # and no NaN
+    if not 0 < question.timeout_s <= CALL_TIMEOUT_S_MAX:  # also refuses NaN
         raise UsageError(
             "the timeout of a request is out of range", timeout_s=question.timeout_s, most=CALL_TIMEOUT_S_MAX
         )

@@ -1,4 +1,4 @@
-"""How a node refuses: one table from exception to code, the same for every protocol."""
+"""How a node refuses: one table from exceptions to codes, the same for every protocol."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ from weft.wire.mesh import mesh_pb2 as pb
 
 
 class Busy(WeftError):
-    """This node has as much to do as it may take on; wait and try again."""
+    """This node is overloaded; wait and try again."""
 
 
 class QuotaUsedUp(WeftError):
-    """The caller has as much as it may; waiting does not help."""
+    """The caller has used all it may; waiting does not help."""
 
 
 class ShuttingDown(WeftError):
-    """This node is on its way out; go to another one."""
+    """This node is shutting down; go to another one."""
 
 
 class RevisionConflict(UsageError):
-    """The key is at another revision than the caller thinks: read it, and decide again."""
+    """The key is at another revision than the caller expects: read it, and decide again."""
 
 
 class NotOwner(UsageError):
-    """One node owns the bucket, or none does, and this is not the one that can do this."""
+    """This node cannot do it: the bucket belongs to another node, or has no owner."""
 
 
 class NoServer(WeftError):
-    """Nobody serves the topic that was asked on, as far as this node knows."""
+    """Nobody serves this topic, as far as this node knows."""
 
 
 class ServerLost(WeftError):
-    """The server, or the way to it, was lost with a request in hand: it may have been handled, or not."""
+    """The server, or the way to it, was lost while it had a request: it may have handled it or not."""
 
 
 class ServerFailed(WeftError):
-    """Whoever was asked could not do it, and says why."""
+    """The server could not do it, and says why."""
 
 
 class NoReply(WeftError):
@@ -62,10 +62,10 @@ class NoReply(WeftError):
 
 
 class TooLarge(UsageError):
-    """More in one message than may be."""
+    """One message has more than is allowed."""
 
 
-# The first that fits counts, so a class stands before those it derives from.
+# The first match counts, so a class stands before those it derives from.
 CODES: Final[tuple[tuple[type[WeftError], pb.ErrorCode], ...]] = (
     (BadBatch, pb.ERROR_BAD_BATCH),
     (TooLarge, pb.ERROR_TOO_LARGE),
@@ -108,6 +108,6 @@ def code_of(error: WeftError) -> pb.ErrorCode:
 
 
 def error_message(error: WeftError) -> pb.Error:
-    """What a client is told: the sentence for people, code and facts for programs."""
+    """What a client is told: the sentence is for people, code and facts are for programs."""
     facts = {name: str(value)[:ERROR_TEXT_CHARS_MAX] for name, value in error.facts.items()}
     return pb.Error(code=code_of(error), message=error.what[:ERROR_TEXT_CHARS_MAX], facts=facts)

@@ -1,4 +1,4 @@
-"""Whether a caller may use a group: asked wherever one is named (SEC-03)."""
+"""Whether a caller may use a group: checked wherever one is named (SEC-03)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft.port.access import Caller
 async def check_group(groups: Groups, caller: Caller, group: str) -> None:
     """Raise NotAllowed, or UsageError for what is not a name.
 
-    What a group reads may be a hundred thousand topics, so others have their turn in between.
+    A group may read a hundred thousand topics, so others have their turn in between.
     """
     parse_group(group)
     if caller.names_groups:

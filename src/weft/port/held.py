@@ -1,8 +1,8 @@
 """How much memory callers make this node hold: one budget, with an account for each caller (SEC-05).
 
-On an account stands what the node has taken or read for its caller and has not got rid of yet: batches without a
-receipt, deliveries and replies that are not taken. Whoever holds too much waits, and others go on. A caller that holds
-nothing may always have one thing, so nobody waits for ever because of others. Each use has a share of its own: a
+An account counts what the node has accepted or read for its caller and still holds: batches without a receipt,
+deliveries and replies that nobody has taken yet. A caller that holds too much waits, and others go on. A caller that
+holds nothing may always hold one thing, so nobody waits for ever because of others. Each use has its own share: a
 subscriber that does not read does not keep its caller from publishing.
 """
 
@@ -17,11 +17,11 @@ from weakref import WeakValueDictionary
 
 from weft.port.errors import Busy
 
-ROOM_WAIT_S: Final = 30.0  # for replies that were asked for and are not taken; then the next one is refused
+ROOM_WAIT_S: Final = 30.0  # for replies that were requested and are not taken; then the next one is refused
 
 
 class Use(Enum):
-    """What memory is held for. Each gets the same share of what a caller may hold."""
+    """What memory is held for. Each use gets the same share of what a caller may hold."""
 
     PUBLISH = "publishing"
     SUBSCRIBE = "subscriptions"
@@ -30,37 +30,37 @@ class Use(Enum):
 
 
 class HeldBytes:
-    """All accounts together. They are forgotten when nobody uses them any more."""
+    """All accounts together. They are forgotten when nobody uses them any longer."""
 
     def __init__(self, bytes_max: int, caller_bytes_max: int) -> None:
         self.bytes = 0
         self.bytes_max = bytes_max
         self.caller_bytes_max = caller_bytes_max
         self._accounts: WeakValueDictionary[tuple[str, Use], Account] = WeakValueDictionary()
-        self._waiting: dict[Account, None] = {}  # with somebody who waits for room
+        self._waiting: dict[Account, None] = {}  # accounts on which somebody waits for room
         self._is_waking = False
 
     def holding(self, who: str, use: Use, part: int = 1) -> Holding:
-        """For one stream or call of a caller (``key k3``). It gets at most this part (a half, an eighth) of the share
-        that all of that use have together."""
+        """Account for one stream or call of a caller (``key k3``). It gets at most this part (a half, an eighth) of the
+        caller's share for this use."""
         account = self._accounts.get((who, use))
         if account is None:
             account = self._accounts[who, use] = Account(self, who, use)
         return Holding(account, account.bytes_max // part)
 
     def wait(self, account: Account) -> None:
-        """Somebody of this account waits, and there may be room by now."""
+        """Somebody waits on this account, and there may be room by now."""
         self._waiting[account] = None
         self.wake_soon()
 
     def wake_soon(self) -> None:
-        """In a turn of its own: room is given back in the middle of other work."""
+        """In a turn of its own, because room is given back in the middle of other work."""
         if self._waiting and not self._is_waking:
             self._is_waking = True
             asyncio.get_running_loop().call_soon(self._wake)
 
     def _wake(self) -> None:
-        """One of each account that has room; who has taken it leaves the next one what is left."""
+        """Wake one waiter of each account that has room; what it takes is no longer there for the next one."""
         self._is_waking = False
         woken = False
         for account in list(self._waiting):
@@ -94,7 +94,7 @@ class Account:
             self.held.wake_soon()
 
     def wake_one(self) -> bool:
-        """Whether somebody was woken."""
+        """Wake the next waiter; return whether there was one."""
         if not self.waiting or self.is_full:
             return False
         self.waiting.popleft().wake()
@@ -102,7 +102,7 @@ class Account:
 
 
 class Holding:
-    """What one stream or call holds of its caller's account. Whoever has it must ``close`` it."""
+    """What one stream or call holds on its caller's account. Its owner must ``close`` it."""
 
     __slots__ = ("_account", "_bytes_max", "_is_closed", "_is_in_line", "_woken", "bytes")
 
@@ -119,7 +119,7 @@ class Holding:
         return self.bytes >= self._bytes_max or self._account.is_full
 
     def take(self, size: int) -> None:
-        """Without effect once it is closed: what is read for somebody who has gone goes nowhere."""
+        """Does nothing once it is closed: what is read for a caller that has gone is dropped."""
         if not self._is_closed:
             self.bytes += size
             self._account.add(size)
@@ -132,19 +132,19 @@ class Holding:
             self._line_up()
 
     def keep(self, size: int) -> None:
-        """All but this has been got rid of."""
+        """Everything but this was released."""
         if size < self.bytes:
             self.give_back(self.bytes - size)
 
     def close(self) -> None:
-        self._woken = None  # it may stay in line, and is passed over
+        self._woken = None  # it may stay in line, and is skipped
         self.keep(0)
         self._is_closed = True
 
     # --- waiting for room ----------------------------------------------------------------------------------------
 
     def when_room(self, woken: Callable[[], None]) -> None:
-        """Call this once, as soon as it is not full; the last one asked for counts."""
+        """Call ``woken`` once, as soon as it is not full; the last one given counts."""
         self._woken = woken
         self._line_up()
 
@@ -155,14 +155,14 @@ class Holding:
             self._account.held.wait(self._account)
 
     def wake(self) -> None:
-        """By the account."""
+        """The account calls this."""
         self._is_in_line = False
         woken, self._woken = self._woken, None
         if woken is not None:
             woken()
 
     async def room(self) -> None:
-        """Until it is not full; raise Busy if that takes too long."""
+        """Wait until it is not full; raise Busy if that takes too long."""
         try:
             async with asyncio.timeout(ROOM_WAIT_S):
                 while self.is_full:

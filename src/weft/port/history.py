@@ -1,7 +1,7 @@
 """What archive tables have beyond the log, as services may use it (LAK-04).
 
-A table goes on where the log's retention has cut: who reads a stream reads the table first, then the log, by the same
-offsets. Rights are the topic's; whoever asks here has checked them.
+A table has what retention has cut from the log: a reader of a stream reads the table first and then the log, by the
+same offsets. The rights to the topic count; callers have checked them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weft.model import Epoch, Pattern, Stream, Topic
 
 
 class HistoryAway(WeftError):
-    """An archive table cannot be asked just now; wait and try again."""
+    """An archive table cannot be read at the moment; wait and try again."""
 
 
 class HistoryDamaged(StorageError):
@@ -25,8 +25,8 @@ class HistoryDamaged(StorageError):
 
 
 class Archived(NamedTuple):
-    """What a table has of a stream: first and end of each run of offsets, in turn, and since when. ``at``: where the
-    first event at or after the time is that was asked for."""
+    """What a table has of a stream: first and end of each run of offsets, one after the other, and since when. ``at``:
+    the offset of the first event at or after the requested time."""
 
     stream: Stream
     epoch: Epoch
@@ -44,33 +44,35 @@ class Archived(NamedTuple):
 
 
 class HistoryPiece(NamedTuple):
-    """Stored batches, the first with the offset that was asked for. None: reading goes on at ``goes_on``, for what is
-    in between is gone by compaction; without that, the table has no more of a stream that the log does not have."""
+    """Stored batches, of which the first has the requested offset. Without batches, reading goes on at ``goes_on``,
+    because compaction deleted what is in between; without that either, the table has no more of the stream, and the log
+    does not have it."""
 
     batches: Sequence[bytes]
     goes_on: int | None = None
 
 
 class History(Protocol):
-    """All archive tables of a node. Everything is called on the event loop, which never waits for a table."""
+    """All archive tables of a node. All methods are called on the event loop, which never waits for a table."""
 
     def covers(self, topic: Topic) -> bool:
-        """Whether there is a table for it."""
+        """Whether a table covers this topic."""
 
     def streams(
         self, pattern: Pattern, after: StreamKey | None = None, since_us: int | None = None
     ) -> AsyncIterator[Archived]:
-        """Those that match, in order, as the tables were a moment ago. HistoryAway."""
+        """The streams that match, in order, as the tables were a moment ago. Raise HistoryAway."""
 
     async def read(self, key: StreamKey, first: int, end: int, bytes_max: int) -> HistoryPiece:
-        """Events of a stream from ``first`` on. ``end``: where the log has it; OFFSET_MAX if it does not.
+        """Read events of a stream from ``first`` on. ``end``: where the log begins with it; OFFSET_MAX if the log does
+        not have it.
 
         PositionExpired if the table lacks what the log does not have, HistoryDamaged, HistoryAway.
         """
 
 
 def is_archived(log: Log, history: History | None, key: StreamKey, offset: int) -> int | None:
-    """If this is to be read in a table: up to which offset. None: in the log."""
+    """The offset up to which to read this in a table; None: read it in the log."""
     if history is None or not history.covers(key[0].topic):
         return None
     if log.find(*key) is None:

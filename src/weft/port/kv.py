@@ -1,4 +1,4 @@
-"""Buckets of keys and values, as services and gateways may use them (CON-05). Rights are asked by whoever calls."""
+"""Buckets of keys and values, as services and gateways may use them (CON-05). The callers check the rights."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from weft.errors import UsageError, WeftError
 from weft.model import Pattern
 from weft.model.key_value import BucketSettings, Revision
 
-ABSENT: Final = ""  # in the place of a revision: the key must have no value
+ABSENT: Final = ""  # used instead of a revision: the key must have no value
 
 
 class NotHeldWhole(UsageError):
-    """This node had to leave entries of the bucket out, so it answers nothing of it."""
+    """This node had to leave out entries of the bucket, so it answers nothing about it."""
 
 
 class State(StrEnum):
-    """What the latest writing of a key means to readers now."""
+    """What the latest write of a key means to readers now."""
 
     PUT = "put"
     DELETED = "deleted"
@@ -27,7 +27,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A key with what it is now. ``value`` is empty unless there is one; ``expires_ms`` is 0 if it never does."""
+    """A key as it is now. ``value`` is empty unless there is one; ``expires_ms`` is 0 if it never expires."""
 
     key: str
     state: State
@@ -39,7 +39,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """``value`` None deletes. ``if_revision``: None writes whatever there is."""
+    """``value`` None deletes. ``if_revision`` None writes unconditionally."""
 
     bucket: str
     key: str
@@ -58,27 +58,27 @@ class BucketInfo:
 
 
 class Watching(Protocol):
-    """Changes of one bucket; of a key that changes several times before it is taken, the last one counts."""
+    """Changes of one bucket. If a key changes several times before it is taken, the last change counts."""
 
     async def next(self, bytes_max: int) -> list[Item]:
-        """What has changed; waits until something has."""
+        """Return what has changed; wait until something has."""
 
     def end(self, error: WeftError) -> None:
-        """``next`` raises this from now on."""
+        """From now on, ``next`` raises this error."""
 
     def close(self) -> None: ...
 
 
 class KeyValueStore(Protocol):
-    """Everything is called on the event loop, and waits until this node has read what its log has of buckets."""
+    """All methods are called on the event loop. They wait until this node has read all buckets in its log."""
 
     async def get(self, bucket: str, key: str, at_least: Revision | None) -> Item | None: ...
 
     async def write(self, write: Write) -> Revision:
-        """Durable when it returns, and seen by whoever reads here from then on."""
+        """Durable when this returns; readers at this node see it from then on."""
 
     async def items(self, bucket: str, pattern: Pattern, after: str, bytes_max: int) -> tuple[list[Item], str]:
-        """Live keys in order, as far as there is room; and where to go on, empty at the end."""
+        """Live keys in order, as many as fit; and where to go on, empty at the end."""
 
     async def history(self, bucket: str, key: str) -> list[Item]: ...
 
@@ -87,4 +87,4 @@ class KeyValueStore(Protocol):
     async def configure(self, bucket: str, settings: BucketSettings, author: str, *, force: bool) -> None: ...
 
     async def watch(self, bucket: str, pattern: Pattern, *, snapshot: bool, gone: bool) -> Watching:
-        """``snapshot``: begin with all keys there are; ``gone``: with those that are gone as well."""
+        """``snapshot``: begin with all existing keys; ``gone``: include those that are gone."""

@@ -1,6 +1,6 @@
-"""Events for a later time, as services and gateways may use them (CON-03). Rights to topics are asked by whoever calls.
+"""Events for a later time, as services and gateways may use them (CON-03). The callers check rights to topics.
 
-Waiting events belong to who published them: others neither see nor cancel them, but for those who administer.
+Waiting events belong to their publishers: nobody else sees or cancels them, except administrators.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weft.port.node import PublishClient
 
 
 class NotWaiting(UsageError):
-    """There is no such waiting event: it was delivered, or cancelled, or never was."""
+    """There is no such waiting event: it was delivered or cancelled, or it never existed."""
 
 
 class WaitsElsewhere(UsageError):
@@ -24,7 +24,7 @@ class WaitsElsewhere(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class LaterSettings:
-    """``weft.node.config`` documents each."""
+    """``weft.node.config`` documents each of these."""
 
     ahead_s_max: float = AHEAD_S_MAX
     pending_max: int = 1_000_000
@@ -33,21 +33,21 @@ class LaterSettings:
 
 
 class LaterStore(Protocol):
-    """Everything is called on the event loop."""
+    """All methods are called on the event loop."""
 
     def publish(
         self, publisher: PublishClient, request: int, owner: str, topic: Topic, partition: int, batch: Batch
     ) -> None:
-        """Keep events until the times that are their timestamps. The publisher gets a receipt, or is refused, as by
-        ``MeshNode.publish``. Raise WeftError if they are not taken."""
+        """Keep events until their timestamps. The publisher gets a receipt, or is refused, as by ``MeshNode.publish``.
+        Raise WeftError if they are not accepted."""
 
     def now_us(self) -> int:
         """This node's clock, by which events are due."""
 
     async def waiting(self, owner: str | None, after: EventId | None, bytes_max: int) -> tuple[list[Waiting], bool]:
-        """Events that wait here, of this owner or of all, about in the order in which they are due; as many as there is
-        room for, and whether there are more."""
+        """Events that wait here, of this owner or of all, roughly in the order of their times; as many as fit, and
+        whether there are more."""
 
     async def cancel(self, event: EventId, owner: str | None) -> Waiting:
-        """Durable when it returns: the event will not be delivered. ``owner`` None: whoever's it is. Raise NotWaiting
-        or WaitsElsewhere."""
+        """Cancel an event; when this returns, it is durable that the event will not be delivered. ``owner`` None: any
+        owner. Raise NotWaiting or WaitsElsewhere."""

@@ -1,4 +1,4 @@
-"""What the services for clients need of a node, and what the node tells the clients' streams."""
+"""What the services for clients need from a node, and what the node tells the clients' streams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from weft.security.quota import UNLIMITED, Quota
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """What clients may ask for; ``weft.node.config`` documents each."""
+    """What clients may ask for; ``weft.node.config`` documents each of these."""
 
     streams_max: int
     subscriptions_max: int
@@ -33,11 +33,11 @@ class ClientLimits:
     caller_bytes_max: int
     credit_bytes_max: int
     reply_bytes_max: int
-    quota: Quota = UNLIMITED  # of callers without one of their own
+    quota: Quota = UNLIMITED  # of callers without their own quota
 
 
 class Part(NamedTuple):
-    """One of several batches that are kept in one write. ``request`` is the publisher's own number."""
+    """One of several batches that are stored in one write. ``request`` is the publisher's own number."""
 
     request: int
     topic: Topic
@@ -53,28 +53,28 @@ class PublishClient(Protocol):
     def refused(self, request: int, error: WeftError) -> None: ...
 
     def drain(self) -> None:
-        """Take no more; end once everything owed is out."""
+        """Accept no more; end once everything owed has been sent."""
 
 
 class SubscribeClient(Protocol):
     """A client's subscribe stream."""
 
     def opened(self, positions: Sequence[Position], more: bool) -> None:
-        """Where streams begin; ``more``: further ones are told of before anything is delivered."""
+        """Where streams begin. ``more``: further ones follow before anything is delivered."""
 
     def deliver(self, batches: Sequence[Delivered]) -> None: ...
 
     def assigned(self, generation: int, positions: Sequence[Position]) -> None: ...
 
     def withdrawn(self, event: EventId, rest: bool) -> None:
-        """The refusal of this event was taken; ``rest``: what was delivered of its stream behind it comes again."""
+        """The refusal of this event was taken. ``rest``: what was delivered behind it in its stream comes again."""
 
     def ended(self, error: WeftError) -> None:
         """Nothing more comes; the error is the last message."""
 
 
 class MeshNode(Protocol):
-    """The node as its clients' streams see it. Everything is called on the event loop."""
+    """The node as its clients' streams see it. All methods are called on the event loop."""
 
     @property
     def node_id(self) -> NodeId: ...
@@ -84,7 +84,7 @@ class MeshNode(Protocol):
 
     @property
     def groups(self) -> Groups:
-        """To look at."""
+        """For reading only."""
 
     @property
     def limits(self) -> ClientLimits: ...
@@ -97,26 +97,27 @@ class MeshNode(Protocol):
 
     @property
     def history(self) -> History | None:
-        """Archive tables that go on where the log ends; None: there are none."""
+        """Archive tables with what the log no longer has; None: there are none."""
 
     @property
     def checks(self) -> EventChecks:
-        """Asked before anything is published, at every door."""
+        """They are asked before anything is published, through every protocol."""
 
     def addresses(self) -> list[str]:
-        """Where clients may go: this node first, then others that are alive."""
+        """Where clients may go: this node first, then other nodes that are alive."""
 
     def members(self) -> list[NodeState]:
-        """The other nodes of the mesh, also those that are down or have left: they hold what was published there."""
+        """The other nodes of the mesh, including those that are down or have left: they hold what was published
+        there."""
 
     def check_open(self) -> None:
-        """Raise ShuttingDown if this node takes on nothing more."""
+        """Raise ShuttingDown if this node accepts nothing more."""
 
     def count_refusal(self, error: WeftError) -> None:
-        """For the metrics: a client was told this instead of getting what it asked for."""
+        """Note for the metrics that a client got this refusal."""
 
     def join(self, publisher: PublishClient) -> None:
-        """A publish stream begins. Raise Busy if there are too many, ShuttingDown if there will be no more."""
+        """A publish stream begins. Raise Busy if there are too many, ShuttingDown if no more are accepted."""
 
     def leave(self, publisher: PublishClient) -> None: ...
 
@@ -128,10 +129,10 @@ class MeshNode(Protocol):
     ) -> None: ...
 
     def begin_trace(self, gateway: str, topic: Topic, events: int) -> SpanRef | None:
-        """The span that a gateway publishes such events in; None: they are not traced."""
+        """The span in which a gateway publishes such events; None: they are not traced."""
 
     def way_of(self, event: EventId) -> Way:
-        """What this node remembers of how an event came, and where it went."""
+        """What this node remembers of how an event came and where it went."""
 
     def publish_as_one(self, publisher: PublishClient, parts: Sequence[Part]) -> None:
         """Batches of different streams in one write: after a crash all of them are there, or none is."""
@@ -151,20 +152,20 @@ class MeshNode(Protocol):
         policy: GroupPolicy | None = None,
         with_history: bool = False,
     ) -> int:
-        """The number of the subscription. Raise Busy or ShuttingDown as ``join`` does. ``owner``: whose member it is.
-        ``with_history``: it goes on in archive tables where the log ends.
+        """Return the number of the subscription. Raise Busy or ShuttingDown as ``join`` does. ``owner``: the owner of
+        the member. ``with_history``: it also reads in archive tables what the log no longer has.
 
-        What is read for it is taken into ``holding``; the subscriber gives it back, and closes it at the end.
+        What is read for it counts in ``holding``; the subscriber releases that, and closes it at the end.
         """
 
     def tell(self, event: AddCredit | Handled | Settled) -> None:
-        """Something new of a subscription."""
+        """Tell the core something new about a subscription."""
 
     def unsubscribe(self, subscription: int, *, died: bool = False) -> None:
-        """``died``: the subscriber is gone without a goodbye."""
+        """``died``: the subscriber left without a goodbye."""
 
     async def move_group(self, group: str, positions: tuple[Position, ...]) -> None:
-        """Durable when it returns."""
+        """Durable when this returns."""
 
     async def set_group(self, group: str, policy: GroupPolicy) -> None:
         """Likewise."""
@@ -173,7 +174,7 @@ class MeshNode(Protocol):
         """Likewise."""
 
     def dead_topic(self, group: str) -> Topic:
-        """Where the dead letters of a group are. Raise UsageError for what is no group's name."""
+        """The topic of a group's dead letters. Raise UsageError if this is not a group's name."""
 
     async def drop_group(self, group: str) -> None:
-        """Durable when it returns. Raise UsageError if there is no such group."""
+        """Durable when this returns. Raise UsageError if there is no such group."""

@@ -1,7 +1,7 @@
-"""Replies that grow with the mesh come in pages, each small, whatever there is (SEC-05).
+"""Replies that grow with the mesh come in pages of bounded size (SEC-05).
 
-Whoever asks for a page gets one, and a token for the next. Whoever does not, because the client is older than pages,
-gets everything as long as that is not too much for one message.
+A client that asks for a page gets one, and a token for the next. A client that does not, because it is older than
+pages, gets everything, as long as that fits into one message.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.streams import read_stream_untrusted, stream_ref
 
-PAGE_BYTES_MAX: Final = 1 * MIB  # some milliseconds to make, and little to hold for somebody who does not read
-PAGE_ENTRIES_MAX: Final = 4096  # likewise, of entries however small
-WHOLE_BYTES_MAX: Final = 15 * MIB  # without pages: what fits a message of every version
+PAGE_BYTES_MAX: Final = 1 * MIB  # a few milliseconds to make, and little to hold for a client that does not read
+PAGE_ENTRIES_MAX: Final = 4096  # the same for entries, however small
+WHOLE_BYTES_MAX: Final = 15 * MIB  # without pages: what fits into a message of every version
 
 
 @dataclass(slots=True)
 class PageRoom:
-    """What still fits. ``is_paged``: the rest may be asked for."""
+    """What still fits. ``is_paged``: the client may ask for the rest."""
 
     is_paged: bool
     entries_left: int
@@ -41,7 +41,7 @@ class PageRoom:
 
     @property
     def is_full(self) -> bool:
-        """Before another entry. Raise TooLarge if that cannot be asked for."""
+        """Ask before another entry. Raise TooLarge if it is full and the client cannot ask for the rest."""
         if self.entries_left > 0 and self.bytes_left > 0:
             return False
         if not self.is_paged:
@@ -62,7 +62,7 @@ def limit_of(page: pb.Page | None) -> int | None:
 
 
 def stream_token(stream: Stream, epoch: Epoch) -> bytes:
-    """The page after this stream."""
+    """The token for the page after this stream."""
     token: bytes = stream_ref(stream, epoch).SerializeToString()
     return token
 

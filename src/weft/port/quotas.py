@@ -1,7 +1,7 @@
 """How much a caller may make and send: topics, groups, subscriptions, events and bytes per second (SEC-05).
 
-A key may have a quota of its own (``weft keys create --quota``); what that leaves open is the node's default. What is
-counted is counted by this node, since it started.
+A key may have its own quota (``weft keys create --quota``); the node's default holds for the rest. Each node counts by
+itself, since it started.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from weft.port.errors import Busy, QuotaUsedUp
 from weft.security.quota import Quota
 
 USAGES_MAX: Final = 10_000  # callers that are remembered: as many as there can be keys
-SEEN_MAX: Final = 16_384  # topics of one caller that need no second look
+SEEN_MAX: Final = 16_384  # topics of one caller that are already checked
 
 
 class Quotas:
-    """What each caller has used. ``otherwise`` holds for what its own quota does not say."""
+    """What each caller has used. ``otherwise`` holds for everything that its own quota does not set."""
 
     def __init__(self, otherwise: Quota) -> None:
         self._otherwise = otherwise
         self._usages: OrderedDict[str, Usage] = OrderedDict()
 
     def usage(self, caller: Caller) -> Usage:
-        """As the key says now: a quota that was changed counts from the next call on."""
+        """What a caller has used, with its current quota: a change counts from the next call on."""
         quota = self.quota_of(caller.quota)
         usage = self._usages.pop(caller.who, None) or Usage(caller.who)
         usage.quota = quota
@@ -38,32 +38,32 @@ class Quotas:
         return usage
 
     def quota_of(self, own: Quota | None) -> Quota:
-        """What holds for somebody with this quota of their own."""
+        """What holds for a caller with this quota of its own."""
         return self._otherwise if own is None else own.or_else(self._otherwise)
 
     def used(self, who: str) -> dict[str, int]:
-        """What a caller has used of what is counted."""
+        """How much a caller has used of everything that is counted."""
         usage = self._usages.get(who)
         return {} if usage is None else usage.used()
 
 
 class Usage:
-    """Of one caller. Every check raises QuotaUsedUp, or Busy where waiting helps."""
+    """What one caller has used. Every check raises QuotaUsedUp, or Busy where waiting helps."""
 
     def __init__(self, who: str) -> None:
         self.quota = Quota()
         self.subscriptions = 0
         self._who = who
-        self._topics = 0  # that it made
-        self._seen: set[Topic] = set()  # that it published to
-        self._groups: set[str] = set()  # that it made
+        self._topics = 0  # topics that it created
+        self._seen: set[Topic] = set()  # topics to which it published
+        self._groups: set[str] = set()  # groups that it created
         self._debts = {"events": Debt(), "bytes": Debt()}
 
     def used(self) -> dict[str, int]:
         return {"topics": self._topics, "groups": len(self._groups), "subscriptions": self.subscriptions}
 
     def publish(self, log: Log, me: NodeId, topic: Topic, events: int, size: int, now_s: float) -> None:
-        """Before a batch is taken."""
+        """Check before a batch is accepted."""
         if topic not in self._seen:
             self._see(log, me, topic)
         quota = self.quota
@@ -71,7 +71,7 @@ class Usage:
             self._count(topic, events, size, now_s)
 
     def ask(self, topic: Topic, size: int, now_s: float) -> None:
-        """Before a request is taken: it counts as an event, and makes no topic."""
+        """Check before a request is accepted: it counts as an event, and creates no topic."""
         self._count(topic, 1, size, now_s)
 
     def _count(self, topic: Topic, events: int, size: int, now_s: float) -> None:
@@ -101,7 +101,7 @@ class Usage:
             )
 
     def subscribe(self) -> None:
-        """One more; ``unsubscribed`` gives it back."""
+        """Count one more subscription; ``unsubscribed`` gives it back."""
         self._check("subscriptions", self.subscriptions, self.quota.subscriptions, None)
         self.subscriptions += 1
 
@@ -109,10 +109,10 @@ class Usage:
         self.subscriptions -= 1
 
     def use_group(self, groups: Groups, group: str) -> None:
-        """Before it joins or moves a group, which it may be the first to name.
+        """Check before it joins or moves a group, which may create the group.
 
-        One that was dropped counts until the mesh need not remember that; then, as when it has expired, there is room
-        for another.
+        A dropped group counts until the mesh need not remember it; then there is room for another, as there is after
+        one has expired.
         """
         if group in self._groups or self.quota.groups is None or groups.knows(parse_group(group)):
             return
@@ -128,15 +128,14 @@ class Usage:
 
 
 class Debt:
-    """What was spent and has not been earned back. One thing may always be begun when there is no debt, however large
-    it is."""
+    """What was spent and has not been earned back. Without debt, one thing may always be begun, however large it is."""
 
     def __init__(self) -> None:
         self._debt = 0.0
         self._at_s = 0.0
 
     def spend(self, amount: int, per_s: int, now_s: float) -> float:
-        """0, or how long to wait first: then nothing was spent. A second's worth may be spent at once."""
+        """Return 0, or how long to wait first; then nothing was spent. A second's worth may be spent at once."""
         debt = max(self._debt - (now_s - self._at_s) * per_s, 0.0)
         if debt >= per_s:
             return (debt - per_s) / per_s + 1 / per_s

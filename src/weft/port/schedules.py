@@ -1,6 +1,6 @@
-"""Schedules, as services may use them (CON-03). The right to publish to the topic is asked by whoever calls.
+"""Schedules, as services may use them (CON-03). The callers check the right to publish to the topic.
 
-A schedule belongs to who made it: its owner sees and changes it, and so do those who administer.
+A schedule belongs to its maker. The owner can see and change it, and so can administrators.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from weft.model.schedules import Fired, Schedule
 
 
 class NoSchedule(UsageError):
-    """There is no schedule of that name for the caller."""
+    """The caller has no schedule of that name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleView:
-    """A schedule as it is now. ``next_us``: None if it does not fire; ``stopped`` says why, unless it is paused."""
+    """A schedule as it is now. ``next_us`` None: it does not fire; ``stopped`` says why, unless it is paused."""
 
     name: str
     schedule: Schedule
@@ -28,16 +28,16 @@ class ScheduleView:
 
 
 class ScheduleStore(Protocol):
-    """Everything is called on the event loop. ``owner`` None: whoever's it is."""
+    """All methods are called on the event loop. ``owner`` None: any owner."""
 
     def now_us(self) -> int: ...
 
     async def list(self, owner: str | None) -> list[ScheduleView]: ...
 
     async def put(self, name: str, schedule: Schedule, owner: str | None, *, replace: bool) -> int | None:
-        """Durable when it returns; when it fires first. Raise UsageError."""
+        """Durable when this returns. Return when it fires first. Raise UsageError."""
 
     async def remove(self, name: str, owner: str | None) -> None: ...
 
     async def pause(self, name: str, owner: str | None, author: str, *, paused: bool) -> int | None:
-        """When it fires next. What was not fired meanwhile is not made up for."""
+        """Return when it fires next. What was not fired meanwhile is not made up for."""

@@ -1,6 +1,6 @@
 """The schemas of topics, as services and gateways may use them (LAK-02).
 
-Who publishes asks ``EventChecks`` first, at every door. Topics without a schema cost one look-up.
+Before publishing, services and gateways ask ``EventChecks``. Topics without a schema cost one look-up.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from weft.model import Batch, Pattern, Topic
 from weft.schema.errors import SchemaBroken
 from weft.schema.registry import Change, TopicSchema
 
-Checked = Callable[[Mapping[int, SchemaBroken]], None]  # hears which of them may not be published, by their places
+Checked = Callable[[Mapping[int, SchemaBroken]], None]  # is told which of them may not be published, by their places
 
 
 class Payloads:
-    """The payloads of some events, taken out a part at a time."""
+    """The payloads of some events, taken out piece by piece."""
 
     def __init__(self, source: Batch | Sequence[bytes]) -> None:
         few = source.few if isinstance(source, Batch) else None
@@ -34,7 +34,7 @@ class Payloads:
 
     @property
     def size(self) -> int:
-        """Bytes of all of them."""
+        """The size of all of them."""
         if self._list is not None:
             return sum(map(len, self._list))
         assert self._batch is not None, "it is one or the other"
@@ -49,8 +49,8 @@ class Payloads:
 
 
 class EventChecks(Protocol):
-    """Everything is called on the event loop. ``rules`` is another object whenever a topic may have got a schema that
-    had none: until then, a topic to which nothing applies need not be asked for again."""
+    """All methods are called on the event loop. ``rules`` becomes another object whenever a topic without a schema may
+    have got one: until then, a topic to which nothing applies need not be checked again."""
 
     @property
     def rules(self) -> object: ...
@@ -59,8 +59,8 @@ class EventChecks(Protocol):
         """Whether events of this topic are checked at all."""
 
     def check(self, publisher: object, topic: Topic, payloads: Payloads, done: Checked, *, first_only: bool) -> None:
-        """``done`` is called once: at once, or later if there is much to check. What one publisher has for one topic
-        keeps its order. ``first_only``: the first event that may not be published is enough to know."""
+        """``done`` is called once, at once or, if there is much to check, later. One publisher's events for one topic
+        keep their order. ``first_only``: stop at the first event that may not be published."""
 
 
 class NoChecks:
@@ -91,16 +91,16 @@ def _tell(outcome: asyncio.Future[Mapping[int, SchemaBroken]], broken: Mapping[i
 
 
 class SchemaStore(Protocol):
-    """Rights are asked by whoever calls. Everything waits until this node has read what its log has of schemas."""
+    """The callers check the rights. All methods wait until this node has read all schemas in its log."""
 
     async def list(self) -> list[TopicSchema]:
-        """In the order of their patterns."""
+        """All schemas in the order of their patterns."""
 
     async def of_topic(self, topic: Topic) -> TopicSchema | None:
-        """The one that counts."""
+        """The schema that counts for a topic."""
 
     async def put(self, pattern: Pattern, change: Change, by: str, *, dry_run: bool) -> TopicSchema:
-        """Durable when it returns, and in force at this node. Raise UsageError."""
+        """Durable when this returns, and in force at this node. Raise UsageError."""
 
     async def remove(self, pattern: Pattern, by: str) -> None:
         """Raise NoSchema."""

@@ -20,13 +20,13 @@ from weft.port.history import Archived, History, HistoryAway
 from weft.port.pages import PageRoom
 from weft.wire.mesh import mesh_pb2 as pb
 
-TOPIC_INFO_BYTES: Final = 50  # about, of what is told of a topic beside its name
-TOPICS_KEPT_MAX: Final = 16_384  # names that were found good: they come again with every batch
+TOPIC_INFO_BYTES: Final = 50  # roughly, of what is said about a topic beside its name
+TOPICS_KEPT_MAX: Final = 16_384  # names that were found valid: they come again with every batch
 
 
 @lru_cache(TOPICS_KEPT_MAX)
 def read_topic_untrusted(text: str) -> Topic:
-    """A topic that clients may publish to."""
+    """Read a topic to which clients may publish."""
     topic = parse_topic(text)
     if is_own(topic) and read_owned(topic) is None:
         raise TopicReserved("topics below weft. belong to the mesh; publish to another one", topic=topic)
@@ -36,8 +36,8 @@ def read_topic_untrusted(text: str) -> Topic:
 async def topics_of(
     streams: KnownStreams, pattern: Pattern, caller: Caller, room: PageRoom, after: str
 ) -> tuple[list[pb.TopicInfo], str]:
-    """Of those that match, the ones that the caller may subscribe to, as far as there is room; and the last of them if
-    there may be more."""
+    """The matching topics that the caller may subscribe to, as many as fit; and the last of them if there may be
+    more."""
     found: list[pb.TopicInfo] = []
     async for (stream, _), info, archived in streams.matching(pattern, _behind(after) if after else None):
         name = stream.topic
@@ -68,8 +68,8 @@ def _behind(topic: str) -> tuple[Stream, Epoch]:
 
 
 async def streams_of(log: Log, pattern: Pattern, after: tuple[Stream, Epoch] | None) -> AsyncIterator[StreamInfo]:
-    """Streams as a subscription to the pattern would select them, in order; with a breath for others now and then:
-    there may be a hundred thousand."""
+    """Yield the streams that a subscription to the pattern would select, in order. Now and then others get their turn:
+    there may be a hundred thousand streams."""
     while True:
         infos, after = log.streams_after(pattern, after, LOOK_STREAMS_AT_ONCE)
         for info in infos:
@@ -84,7 +84,7 @@ async def streams_of(log: Log, pattern: Pattern, after: tuple[Stream, Epoch] | N
 
 
 class Known(NamedTuple):
-    """A stream, and what log and table have of it: one of them, or both."""
+    """A stream, and what the log, a table or both have of it."""
 
     key: StreamKey
     info: StreamInfo | None
@@ -92,7 +92,7 @@ class Known(NamedTuple):
 
 
 class KnownStreams:
-    """Streams of the log and of tables, each once, in order. ``problem``: why tables are not in it, or not all."""
+    """Streams of the log and of tables, each once, in order. ``problem``: why tables are missing or incomplete."""
 
     def __init__(self, log: Log, history: History | None) -> None:
         self._log = log
@@ -102,7 +102,7 @@ class KnownStreams:
     async def matching(
         self, pattern: Pattern, after: StreamKey | None, since_us: int | None = None
     ) -> AsyncIterator[Known]:
-        """As a subscription to the pattern would select them."""
+        """The streams that a subscription to the pattern would select."""
         infos = streams_of(self._log, pattern, after)
         tables = self._archived(pattern, after, since_us)
         info, archived = await anext(infos, None), await anext(tables, None)

@@ -10,7 +10,7 @@ from weft.model import NodeId
 
 class Moment(NamedTuple):
     """When something happened, in µs since 1970: at ``at_us`` at the latest, and not before ``not_before_us``. The two
-    are the same unless it is a while ago."""
+    are the same for recent events."""
 
     at_us: int
     not_before_us: int
@@ -18,7 +18,7 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """An event was handed to a subscriber: a member of a group, or whoever has this pattern."""
+    """An event was delivered to a subscriber: a member of a group, or a subscriber with this pattern."""
 
     pattern: str
     group: str
@@ -28,8 +28,9 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """``stored``: durable here; None: not known. ``sources``: peers that this origin's events come from now.
-    ``acked_by``: peers that have it from here, durable there. What is older than ``since_us`` is not remembered."""
+    """``stored``: when it was durable here; None: unknown. ``sources``: the peers from which this origin's events
+    come now. ``acked_by``: peers that got it from here, and have it durable. Nothing older than ``since_us`` is
+    remembered."""
 
     stored: Moment | None
     sources: tuple[NodeId, ...]

@@ -1,16 +1,16 @@
-"""Routing: who wants a topic, and which way its events go. Pure; gossip brings the facts, ``core`` acts on the answers.
+"""Routing: which nodes want a topic, and which way its events go. Pure; gossip brings the facts, ``core`` acts on the
+answers.
 
 Read in this order:
 
-- ``trie``: from patterns to whoever gave them, for subscribers of this node and for interest of others.
-- ``interest``: a node's many patterns told as few, and the table of which node is interested in what.
-- ``summary``: patterns beyond number told as a filter, which never leaves one out and rarely adds one.
-- ``pieces``: how all of that pauses while it goes through very many patterns.
-- ``tree``: the shortest-path tree of an origin, from the links that nodes told.
+- ``trie``: from patterns to their owners, for subscribers of this node and for the interest of other nodes.
+- ``interest``: how a node announces many patterns as a few, and the table of which node wants what.
+- ``summary``: very many patterns as a filter, which never leaves one out and rarely adds one.
+- ``pieces``: how long work over very many patterns pauses in between.
+- ``tree``: the shortest-path tree of an origin, from the links that nodes announce.
 
-An event of ``origin`` on ``topic`` goes from ``me`` to ``topology.next_hops(origin, me, interest.who(topic))``.
-Every answer is the same wherever the same facts are known, in whatever order they arrived; sets excepted, whose order
-is Python's, answers come in order.
+An event of ``origin`` on ``topic`` goes from ``me`` to ``topology.next_hops(origin, me, interest.who(topic))``. Nodes
+with the same facts get the same answers, in whatever order the facts arrived. Answers are ordered, except sets.
 """
 
 from weft.routing.interest import (

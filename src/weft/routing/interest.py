@@ -1,8 +1,8 @@
-"""What nodes are interested in: many patterns told as few, and a table of who is interested in a topic.
+"""What nodes want: many patterns announced as a few, and a table of which nodes want a topic.
 
-A node tells the mesh one list of patterns that covers all its subscriptions (``aggregate``). Patterns that others cover
-are left out, which loses nothing. Too long a list is widened step by step: the mesh then sends this node more than it
-asked for, never less, and the node's own trie sorts it out.
+A node announces one list of patterns that covers all its subscriptions (``aggregate``). Patterns that others cover are
+left out, which loses nothing. A list that is too long is widened step by step: then the mesh sends this node more than
+its subscribers want, never less, and the node's own trie sorts it out.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from weft.model.topic import ONE, REST
 from weft.routing.pieces import Pieces, in_pieces
 from weft.routing.trie import Trie
 
-Version: TypeAlias = tuple[int, int]  # incarnation, version in it: how gossip orders the states of one node
+Version: TypeAlias = tuple[int, int]  # incarnation, and version within it: how gossip orders the states of one node
 Widening: TypeAlias = Callable[[Pattern], Iterator[Pattern]]
-Wishes: TypeAlias = Mapping[Pattern, int]  # what is wanted, and since which time; in microseconds since 1970
+Wishes: TypeAlias = Mapping[Pattern, int]  # what is wanted, and since when, in microseconds since 1970
 
 SINCE_EVER_US: Final = 0  # everything there is
 SINCE_NEVER_US: Final = (1 << 63) - 1
@@ -31,19 +31,19 @@ SINCE_NEVER_US: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """Patterns in order, none of which covers another. ``widened``: they select more than was asked for."""
+    """Ordered patterns, none of which covers another. ``widened``: they select more than the wishes."""
 
     patterns: tuple[Pattern, ...]
     widened: bool
 
 
 def aggregate(patterns: Iterable[Pattern], patterns_max: int = INTEREST_PATTERNS_MAX) -> Interest:
-    """At most ``patterns_max`` patterns that cover all of ``patterns``: the same for the same set, in whatever order.
+    """At most ``patterns_max`` patterns that cover all of ``patterns``; the same for the same set, in whatever order.
 
-    If that many suffice, exactly the topics are selected that ``patterns`` select. Else patterns are merged that differ
-    in one token (``line1.temp`` and ``line2.temp`` to ``*.temp``), then those that begin alike, the longest beginnings
-    first (to ``plant.line1.>``). The largest groups go first: they tell best what the next subscription will look like,
-    so that it is covered already and need not be told.
+    If that many suffice, they select exactly the same topics. Otherwise, patterns that differ in one token are merged
+    (``line1.temp`` and ``line2.temp`` to ``*.temp``), then those that begin alike, the longest beginnings first (to
+    ``plant.line1.>``). The largest groups go first: the next subscription most likely looks like them, so it is covered
+    already and need not be announced.
     """
     if patterns_max < 1:
         raise UsageError("interest needs room for a pattern", patterns_max=patterns_max)
@@ -57,9 +57,8 @@ def aggregate(patterns: Iterable[Pattern], patterns_max: int = INTEREST_PATTERNS
 
 
 def without_covered(wishes: Wishes) -> dict[Pattern, int]:
-    """The same wishes without those that others cover. A pattern stays although a wider one covers it, if it is wanted
-    since ever and the wider one is not. Of patterns that want what came since a time, the wider one takes the earlier.
-    """
+    """The same wishes without those that others cover. A covered pattern stays if it is wanted since ever and the wider
+    one is not. If both want events since a time, the wider one takes the earlier time."""
     kept: dict[Pattern, int] = {}
     index: Trie[Pattern] = Trie()
     for pattern in sorted(wishes, key=lambda each: (wishes[each] > SINCE_EVER_US, _widest_first(each))):
@@ -73,7 +72,8 @@ def without_covered(wishes: Wishes) -> dict[Pattern, int]:
 
 
 def since_of(patterns: Iterable[Pattern], wishes: Wishes) -> Pieces[dict[Pattern, int]]:
-    """Of patterns that cover all wishes, since when they want: the earliest of what they cover."""
+    """For patterns that cover all wishes: since when each wants events, at the earliest of the wishes that it
+    covers."""
     found = dict.fromkeys(patterns, SINCE_NEVER_US)
     index: Trie[Pattern] = Trie()
     for pattern in found:
@@ -87,9 +87,9 @@ def since_of(patterns: Iterable[Pattern], wishes: Wishes) -> Pieces[dict[Pattern
 
 
 def begin_alike(patterns: Iterable[Pattern], patterns_max: int) -> Pieces[set[Pattern]]:
-    """At most ``patterns_max`` patterns that cover all of ``patterns``, cut after as many tokens as that allows.
+    """At most ``patterns_max`` patterns that cover all of ``patterns``, cut after as many tokens as this bound allows.
 
-    Cheaper than ``aggregate``, and wider: for lists that are long and told by a ``Summary`` as well.
+    Cheaper than ``aggregate``, and wider: for long lists that a ``Summary`` describes as well.
     """
     wide = set(patterns)
     for tokens_kept in reversed(range(max((each.count(".") + 1 for each in wide), default=0))):
@@ -104,7 +104,7 @@ def begin_alike(patterns: Iterable[Pattern], patterns_max: int) -> Pieces[set[Pa
 
 
 def _uncovered(patterns: Iterable[Pattern]) -> list[Pattern]:
-    """Those that no other one covers."""
+    """The patterns that no other one covers."""
     kept: list[Pattern] = []
     index: Trie[None] = Trie()
     for pattern in sorted(set(patterns), key=_widest_first):
@@ -115,13 +115,13 @@ def _uncovered(patterns: Iterable[Pattern]) -> list[Pattern]:
 
 
 def _widest_first(pattern: Pattern) -> tuple[int, int, Pattern]:
-    """A key that puts a pattern before all that it covers: those are as long and say more, or are longer."""
+    """A key that sorts a pattern before all that it covers: those are as long and more specific, or longer."""
     tokens = pattern.split(".")
     return len(tokens), -(tokens.count(ONE) + 2 * tokens.count(REST)), pattern
 
 
 def _widenings(patterns: Iterable[Pattern]) -> Iterator[Widening]:
-    """The ways to widen, from the least loss to ``>`` for everything."""
+    """The ways to widen, from the smallest loss to ``>`` for everything."""
     yield _with_one_token_open
     tokens_max = max((pattern.count(".") + 1 for pattern in patterns), default=0)
     for tokens_kept in reversed(range(tokens_max)):
@@ -142,13 +142,13 @@ def _with_open_end(tokens_kept: int, pattern: Pattern) -> Iterator[Pattern]:
 
 
 def _merged(patterns: list[Pattern], widening: Widening, patterns_max: int) -> set[Pattern]:
-    """``patterns`` with groups of two or more replaced by what they widen to, until few enough are left."""
+    """``patterns`` with groups of two or more replaced by their wider pattern, until few enough are left."""
     groups: dict[Pattern, list[Pattern]] = defaultdict(list)
     for pattern in patterns:
         for wide in widening(pattern):
             groups[wide].append(pattern)
     left = set(patterns)
-    for wide, group in sorted(groups.items(), key=lambda item: -len(item[1])):  # else in the order of `patterns`
+    for wide, group in sorted(groups.items(), key=lambda item: -len(item[1])):  # otherwise in the order of `patterns`
         if len(left) <= patterns_max:
             break
         still = left.intersection(group)  # some may have gone with a larger group
@@ -159,7 +159,7 @@ def _merged(patterns: list[Pattern], widening: Widening, patterns_max: int) -> s
 
 
 class Selecting(Protocol):
-    """What says more exactly which topics a list of patterns is for (``Summary``)."""
+    """Says more exactly which topics a list of patterns means (``Summary``)."""
 
     def may_select(self, topic: Topic) -> bool: ...
 
@@ -173,9 +173,9 @@ class _Told:
 
 
 class InterestTable:
-    """Which node is interested in what, as far as gossip has told.
+    """Which node wants what, as far as gossip knows.
 
-    It holds members only: ``remove`` forgets a node's version too, so membership must not bring back the dead.
+    It holds members only: ``remove`` also forgets a node's version, so membership must not bring dead nodes back.
     """
 
     def __init__(self) -> None:
@@ -191,10 +191,10 @@ class InterestTable:
         summary: Selecting | None = None,
         since_us: Wishes = MappingProxyType({}),
     ) -> bool:
-        """Take over all that ``node`` is interested in; whether it was news. What is not newer is ignored.
+        """Take over everything that ``node`` wants; return whether that is new. Anything that is not newer is ignored.
 
-        With a summary, it is interested in what a pattern selects and the summary does not rule out. Patterns that are
-        not in ``since_us`` are wanted since ever.
+        With a summary, it wants what a pattern selects and the summary does not rule out. Patterns that are not in
+        ``since_us`` are wanted since ever.
         """
         known = self._told.get(node)
         if known is not None and version <= known.version:
@@ -205,7 +205,7 @@ class InterestTable:
         return True
 
     def remove(self, node: NodeId) -> bool:
-        """Whether there was anything to forget."""
+        """Forget a node; return whether there was anything to forget."""
         known = self._told.pop(node, None)
         if known is None:
             return False
@@ -213,7 +213,7 @@ class InterestTable:
         return True
 
     def patterns(self) -> Mapping[NodeId, tuple[Pattern, ...]]:
-        """All there is, by node; two tables that agree on it route alike."""
+        """All patterns by node; two tables with the same patterns route alike."""
         return {node: told.patterns for node, told in self._told.items()}
 
     def who(self, topic: Topic) -> frozenset[NodeId]:
@@ -227,7 +227,7 @@ class InterestTable:
         return answer
 
     def since(self, node: NodeId, topic: Topic) -> int:
-        """Since when a node that wants ``topic`` wants it. Looks at all its patterns."""
+        """Since when a node wants ``topic``. This looks at all its patterns."""
         told = self._told[node]
         since_us = (told.since_us.get(each, SINCE_EVER_US) for each in told.patterns if matches(each, topic))
         return min(since_us, default=SINCE_EVER_US)
@@ -237,7 +237,7 @@ class InterestTable:
         return summary is None or summary.may_select(topic)
 
     def _replace(self, node: NodeId, old: _Told | None, new: _Told | None) -> None:
-        """Touch only what differs: unchanged interest leaves the answers that are kept alone."""
+        """Touch only what differs: unchanged interest keeps the cached answers."""
         before, after = (() if each is None else each.patterns for each in (old, new))
         if before != after or (old and old.summary) != (new and new.summary):
             self._kept.clear()

@@ -1,7 +1,4 @@
-"""Work over very many things that pauses now and then, so that whoever does it can do something else in between.
-
-It is a generator: each ``next`` does a piece, some milliseconds of work at most, and what it returns is the result.
-"""
+"""Long work that pauses now and then, so that the caller can do something else in between."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Very many patterns told in few bytes: a Bloom filter of them, and the shapes that they have (ADR 28).
+"""Very many patterns in few bytes: a Bloom filter of them, and the shapes that they have (ADR 28).
 
-A shape is what is left of a pattern without its names: ``plant.*.temp`` has the shape ``n*n``, ``plant.line1.>`` has
-``nn>``. For each shape there is one pattern that could select a topic, and the filter says whether it is in the set.
+A shape is a pattern without its names: ``plant.*.temp`` has the shape ``n*n``, ``plant.line1.>`` has ``nn>``. For each
+shape, exactly one pattern could select a given topic, and the filter says whether that pattern is in the set.
 
-- What one of the patterns selects is always selected: there are no false negatives.
-- What none of them selects is selected once in about 800 times for every shape that fits, with ``PATTERN_BITS`` bits
-  for each pattern. Where the filter may not grow so large, more often. The mesh's own ``weft.groups.>`` is one shape
-  more for everybody, so most topics meet two: 0.3 % of mistakes.
+- What one of the patterns selects, the summary always selects: there are no false negatives.
+- What none of them selects, the summary selects once in about 800 times for every shape that fits, with
+  ``PATTERN_BITS`` bits for each pattern; more often if the filter may not grow so large. Everybody has one more shape
+  because of the mesh's own ``weft.groups.>``, so most topics meet two: 0.3 % false positives.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from weft.model.topic import ONE, REST
 from weft.routing.interest import aggregate
 from weft.routing.pieces import Pieces, in_pieces
 
-PATTERN_BITS: Final = 14  # of the filter, for each pattern: with 10 hashes 0.12 % of what is asked is there by mistake
-HASHES_MAX: Final = 16  # a filter that is nearly empty needs no more, and each costs whoever asks
-FILTER_BYTES_MIN: Final = 64  # what a handful of patterns gets: their mistakes are then one in a billion
-SHAPES_MAX: Final = 32  # of one filter: people have one or two, and each is a question to the filter
-SHAPES_EXACT: Final = 24  # the most common ones; patterns of others are widened to as few as there is room for
+PATTERN_BITS: Final = 14  # of the filter, for each pattern: with 10 hashes, 0.12 % false positives
+HASHES_MAX: Final = 16  # a nearly empty filter needs no more, and each costs every look-up
+FILTER_BYTES_MIN: Final = 64  # for a handful of patterns: false positives are then one in a billion
+SHAPES_MAX: Final = 32  # of one filter: people have one or two, and each is one more look-up in the filter
+SHAPES_EXACT: Final = 24  # the most common ones; patterns of other shapes are widened to as few as there is room for
 
 NAME: Final = "n"  # in a shape, stands for any token that is no wildcard
 SHAPE_CHARS_MAX: Final = (TOPIC_BYTES_MAX + 1) // 2  # tokens of one byte, and the dots between them
@@ -37,14 +37,15 @@ SHAPE_CHARS_MAX: Final = (TOPIC_BYTES_MAX + 1) // 2  # tokens of one byte, and t
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A set of patterns, nearly. ``shapes`` in order; ``bits`` is the filter, read with ``hashes`` hash functions."""
+    """A set of patterns, approximately. ``shapes`` are ordered; ``bits`` is the filter, read with ``hashes`` hash
+    functions."""
 
     bits: bytes
     hashes: int
     shapes: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """From outside it comes as it likes: what it may cost whoever asks it is bounded here."""
+        """It may come from outside, so the cost of a look-up is bounded here."""
         if not 1 <= len(self.bits) <= INTEREST_FILTER_BYTES_MAX:
             raise UsageError(f"a filter of interest has 1 to {INTEREST_FILTER_BYTES_MAX} bytes", have=len(self.bits))
         if not 1 <= self.hashes <= HASHES_MAX:
@@ -60,7 +61,7 @@ class Summary:
         return len(self.bits) + sum(map(len, self.shapes))
 
     def may_select(self, topic: Topic) -> bool:
-        """False: none of the patterns selects the topic. True: one does, or it is a mistake."""
+        """False: none of the patterns selects the topic. True: one of them does, or it is a false positive."""
         tokens = topic.split(".")
         return any(
             pattern is not None and self._has(pattern)
@@ -74,7 +75,7 @@ class Summary:
 
 
 def summarize(patterns: Iterable[Pattern], bytes_max: int) -> Pieces[Summary]:
-    """The filter of these patterns, which may have so many bytes: the same for the same set, in whatever order."""
+    """The filter of these patterns, with at most so many bytes; the same for the same set, in whatever order."""
     kept, shapes = yield from _with_few_shapes(set(patterns))
     size = min(max(ceil(len(kept) * PATTERN_BITS / 8), FILTER_BYTES_MIN), bytes_max)
     hashes = min(max(round(8 * size / max(len(kept), 1) * log(2)), 1), HASHES_MAX)
@@ -86,7 +87,7 @@ def summarize(patterns: Iterable[Pattern], bytes_max: int) -> Pieces[Summary]:
 
 
 def _add_to_filter(bits: bytearray, hashes: int, patterns: Iterable[Pattern]) -> None:
-    """Set all bits of ``_places``; spelt out, because there may be 10,000 patterns."""
+    """Set all bits of ``_places``; written out, because there may be 10,000 patterns."""
     count = 8 * len(bits)
     for pattern in patterns:
         first, step = _hashes_of(pattern)
@@ -103,7 +104,7 @@ def shape_of(pattern: Pattern) -> str:
 
 
 def _with_few_shapes(patterns: set[Pattern]) -> Pieces[tuple[set[Pattern], set[str]]]:
-    """These, or patterns that cover them, with at most ``SHAPES_MAX`` shapes; and those shapes."""
+    """These patterns, or others that cover them, with at most ``SHAPES_MAX`` shapes; and those shapes."""
     of_shape: dict[str, list[Pattern]] = {}
     for piece in in_pieces(patterns):
         for pattern in piece:
@@ -119,7 +120,7 @@ def _with_few_shapes(patterns: set[Pattern]) -> Pieces[tuple[set[Pattern], set[s
 
 
 def _pattern_of(tokens: list[str], shape: str) -> Pattern | None:
-    """The one pattern of a shape that selects the topic with these tokens; None if there is none."""
+    """The only pattern of a shape that can select the topic with these tokens; None if there is none."""
     if shape[-1] == REST:
         if len(tokens) < len(shape):
             return None
@@ -136,9 +137,9 @@ def _places(hashes_of: tuple[int, int], hashes: int, bits: int) -> Iterable[int]
 
 
 def _hashes_of(pattern: Pattern) -> tuple[int, int]:
-    """Part of the protocol: every node has to find the same ones."""
+    """This is part of the protocol: every node has to compute the same hashes."""
     digest = blake2b(pattern.encode(), digest_size=16).digest()
     return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big") | 1
 
 
-_kept_hashes_of = lru_cache(MATCHES_KEPT_MAX)(_hashes_of)  # the filters of many nodes are asked for one topic
+_kept_hashes_of = lru_cache(MATCHES_KEPT_MAX)(_hashes_of)  # one topic is looked up in the filters of many nodes

@@ -1,8 +1,8 @@
 """Which way events go: for every origin one tree of shortest paths, the same at every node that knows the same links.
 
-Of the paths with the fewest hops the one counts whose node ids, read from the origin, come first in order. Nothing but
-the links decides, so nodes need not agree on anything else. While their views differ, an event may be late or come
-twice; positions and identities see to that, not routing.
+Among the shortest paths, take the one whose node ids, read from the origin, come first in order. Only the links decide,
+so nodes need not agree on anything else. While their views differ, an event may be late or come twice; positions and
+identities handle that, not routing.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from weft.model import NodeId
 
 TREES_KEPT_MAX: Final = 16  # of a view: 40 KiB each in a mesh of 1,000 nodes, and half a millisecond to compute again
 BRANCHES_KEPT_MAX: Final = 4096  # of a view, one per origin for a node: 1 KiB on average, 80 KiB in its own tree
-SOURCES_KEPT_MAX: Final = 16  # of a view, one per node that is asked about: a node asks about itself
+SOURCES_KEPT_MAX: Final = 16  # of a view, one per node that is asked about: a node mostly asks about itself
 
 
 Neighbours: TypeAlias = Mapping[NodeId, tuple[NodeId, ...]]
-Parents: TypeAlias = Mapping[NodeId, NodeId | None]  # from the origin (None) outwards; without those out of reach
+Parents: TypeAlias = Mapping[NodeId, NodeId | None]  # from the origin (None) outwards; without nodes out of reach
 Sources: TypeAlias = Mapping[NodeId, NodeId]  # of one node: its parent in the tree of each origin that reaches it
 
 
-Branches: TypeAlias = Mapping[NodeId, frozenset[NodeId]]  # a node's children in order, each with all it leads to
+Branches: TypeAlias = Mapping[NodeId, frozenset[NodeId]]  # a node's children in order, each with all nodes behind it
 
 
 class Topology:
-    """The links of one view of the mesh, and the trees that follow from them, each computed when first asked for.
+    """The links of one view of the mesh, and the trees that follow from them; each is computed when it is first needed.
 
     A view does not change; ``updated`` gives the next one. A node that is not part of the view, or that the origin does
     not reach, has no parent, no children and no path.
     """
 
     def __init__(self, links: Mapping[NodeId, Iterable[NodeId]]) -> None:
-        """``links``: what each node says its neighbours are. A link counts only if both ends name it."""
+        """``links``: the neighbours that each node announces. A link counts only if both ends announce it."""
         self._neighbours = _mutual(links)
-        # Bound to the links and not to self: a view that is replaced goes at once, with all it has computed.
+        # Bound to the links and not to self: a view that is replaced is freed at once, with everything it has computed.
         self._parents: Callable[[NodeId], Parents] = lru_cache(TREES_KEPT_MAX)(partial(_parents, self._neighbours))
         self._branches: Callable[[NodeId, NodeId], Branches] = lru_cache(BRANCHES_KEPT_MAX)(
             partial(_branches, self._parents)
@@ -44,15 +44,15 @@ class Topology:
         self._sources: Callable[[NodeId], Sources] = lru_cache(SOURCES_KEPT_MAX)(partial(_sources, self._neighbours))
 
     def updated(self, links: Mapping[NodeId, Iterable[NodeId]]) -> Topology:
-        """The view with these links: this very one, trees and all, if they make no difference."""
+        """The view with these links; this very one, with its trees, if they make no difference."""
         return self if _mutual(links) == self._neighbours else Topology(links)
 
     def parent(self, origin: NodeId, me: NodeId) -> NodeId | None:
-        """Whom ``me`` gets the events of ``origin`` from; None at the origin itself."""
+        """The node from which ``me`` gets the events of ``origin``; None at the origin itself."""
         return self._sources(me).get(origin)
 
     def children(self, origin: NodeId, me: NodeId) -> tuple[NodeId, ...]:
-        """Whom ``me`` may pass the events of ``origin`` on to, in order."""
+        """The nodes to which ``me`` may pass on the events of ``origin``, in order."""
         return tuple(self._branches(origin, me))
 
     def path(self, origin: NodeId, target: NodeId) -> tuple[NodeId, ...] | None:
@@ -81,7 +81,8 @@ def _mutual(links: Mapping[NodeId, Iterable[NodeId]]) -> Neighbours:
 
 
 def _parents(neighbours: Neighbours, origin: NodeId) -> Parents:
-    """Breadth first. A level is met in the order of its paths, so the first to name a node is its parent."""
+    """Breadth first. A level is visited in the order of its paths, so the first node that names another is its
+    parent."""
     if origin not in neighbours:
         return {}
     parents: dict[NodeId, NodeId | None] = {origin: None}
@@ -98,8 +99,8 @@ def _parents(neighbours: Neighbours, origin: NodeId) -> Parents:
 
 
 def _sources(neighbours: Neighbours, me: NodeId) -> Sources:
-    """Breadth first from ``me``, for all origins at once. On a shortest path from an origin, the next node is the first
-    in order of those that are one hop nearer to us, whatever the origin is: so the rest of the path is the same."""
+    """Breadth first from ``me``, for all origins at once. On a shortest path, the next node is always the first in
+    order of those that are one hop nearer to us, whatever the origin is: so the rest of the path is the same."""
     sources: dict[NodeId, NodeId] = {}
     seen, level = {me}, {me}
     while level:

@@ -1,12 +1,13 @@
-"""Who wants a topic: an index from patterns to values (subscribers, peers, nodes) that agrees with ``matches``.
+"""Which subscribers want a topic: an index from patterns to values (subscribers, peers, nodes) that agrees with
+``matches``.
 
-Patterns are kept as a tree, a token an edge, wildcards included. A topic is looked up level by level: from every node
-reached so far on to the child of the topic's token and to the one of ``*``, while a child of ``>`` has matched already.
-So a look-up visits a pattern only as far as it agrees with the topic. Patterns that differ from it early, be they a
-million, cost nothing; what is visited are different beginnings of patterns that match the topic's own beginning, at
-most two to the power of its tokens, and in practice a handful.
+Patterns are kept as a tree in which each token, including wildcards, is an edge. A topic is looked up level by level:
+from every node reached so far, go to the child for the topic's token and to the child for ``*``; a child for ``>`` has
+matched already. So a look-up visits a pattern only as far as it agrees with the topic. Patterns that differ from it
+early cost nothing, even if there are a million. A look-up visits the different beginnings of patterns that match the
+topic's beginning: at most two to the power of its tokens, and in practice a handful.
 
-Answers for topics that are asked for again are kept until a pattern is added or removed.
+Answers are cached until a pattern is added or removed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from weft.limits import MATCHES_KEPT_MAX
 from weft.model import Pattern, Topic
 from weft.model.topic import ONE, REST
 
-MATCHES_KEPT_VALUES_MAX: Final = 1024  # in one remembered answer: a mesh of 1,000 nodes; 32 MiB in all, at worst
+MATCHES_KEPT_VALUES_MAX: Final = 1024  # in one cached answer: a mesh of 1,000 nodes; 32 MiB in all, at worst
 V = TypeVar("V", bound=Hashable)
 K = TypeVar("K")
 W = TypeVar("W")
@@ -27,7 +28,7 @@ NO_LITERAL: Final = ""  # never a token, so no child has this name
 
 
 class _Node(Generic[V]):
-    """Where a pattern's tokens lead. Values are the keys of a dict: a set that remembers the order of arrival, so that
+    """Where a pattern's tokens lead. Values are the keys of a dict, which is a set in the order of arrival, so that
     answers do not depend on the seed of Python's hashes."""
 
     __slots__ = ("children", "values")
@@ -44,13 +45,13 @@ class Trie(Generic[V]):
         self._root: _Node[V] = _Node()
         self._kept: dict[Topic, tuple[V, ...]] = {}
         self._pairs = 0
-        self.nodes_visited = 0  # by all look-ups so far; answers that were kept visit none
+        self.nodes_visited = 0  # by all look-ups so far; cached answers visit none
 
     def __len__(self) -> int:
         return self._pairs
 
     def add(self, pattern: Pattern, value: V) -> bool:
-        """Whether the pair is new."""
+        """Add a pair; return whether it is new."""
         node = self._root
         for token in pattern.split("."):
             child = node.children.get(token)
@@ -65,7 +66,7 @@ class Trie(Generic[V]):
         return True
 
     def remove(self, pattern: Pattern, value: V) -> bool:
-        """Whether the pair was there. Nodes that lead nowhere any more go with it."""
+        """Remove a pair, and the nodes that lead nowhere without it. Return whether the pair was there."""
         tokens = pattern.split(".")
         path = [self._root]
         for token in tokens:
@@ -84,7 +85,7 @@ class Trie(Generic[V]):
         return True
 
     def match(self, topic: Topic) -> tuple[V, ...]:
-        """Each value once that has a pattern which matches ``topic``; in the same order after the same calls."""
+        """Each value with a pattern that matches ``topic``, once; in the same order after the same calls."""
         answer = self._kept.get(topic)
         if answer is None:
             found, ends = self._walk(topic.split("."))
@@ -93,7 +94,7 @@ class Trie(Generic[V]):
         return answer
 
     def covering(self, pattern: Pattern) -> tuple[V, ...]:
-        """Each value once that has a pattern which covers ``pattern``."""
+        """Each value with a pattern that covers ``pattern``, once."""
         tokens = [NO_LITERAL if token == ONE else token for token in pattern.split(".")]
         if tokens[-1] != REST:
             found, ends = self._walk(tokens)
@@ -125,14 +126,14 @@ class Trie(Generic[V]):
         if len(answer) > MATCHES_KEPT_VALUES_MAX:
             return
         if len(self._kept) >= MATCHES_KEPT_MAX:
-            self._kept.clear()  # hot topics are back at once, which is all that matters here
+            self._kept.clear()  # hot topics are back at once, and only they matter here
         self._kept[topic] = answer
 
 
 def _discard(entries: dict[K, W], key: K) -> None:
     del entries[key]
     if not entries:
-        entries.clear()  # gives back the room of those that were deleted, which `del` keeps
+        entries.clear()  # frees the room of deleted entries, which `del` keeps
 
 
 def _union(sets: Iterable[dict[V, None]]) -> tuple[V, ...]:

@@ -6,7 +6,7 @@ Read in this order:
 - ``faults``, ``errors``: what is wrong with events, and with versions.
 - ``ddl``, ``json_schema``, ``avro_schema``: the languages; ``parsing`` picks one.
 - ``definition``: what one JSON payload is under a schema. The slow truth.
-- ``decoding``: the same, fast; ``avro_decoding`` for Avro; ``checking`` for whoever wants faults only.
+- ``decoding``: the same, fast; ``avro_decoding`` for Avro; ``checking`` finds only faults.
 - ``reading``: Arrow payloads in, Arrow columns out; ``arrow_types`` has the types.
 - ``compatibility``: whether a new version may follow an old one; ``inference``: a schema from events.
 - ``registry``: the schemas of a mesh, by pattern, with versions and modes.
@@ -68,7 +68,7 @@ _MODULES: Final = {name: module for module, names in _HOMES.items() for name in 
 
 
 def __getattr__(name: str) -> Any:
-    """Each part is loaded when somebody asks for it: who publishes needs none of them."""
+    """Each part is loaded when somebody asks for it: publishing needs none of them."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -371,7 +371,7 @@ def _blocks(data: bytes, at: int) -> tuple[int, int]:
     """The number of items in the block that begins here; 0: there is none."""
     count, at = _long(data, at)
     if count < 0:
-        _, at = _long(data, at)  # the size of the block in bytes, for those who skip it
+        _, at = _long(data, at)  # the size of the block in bytes, for readers that skip it
         count = -count
     if count > len(data) - at:
         raise _Bad("it ends too early")

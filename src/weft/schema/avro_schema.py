@@ -1,6 +1,6 @@
 """Schemas written as Avro (1.11): a record, and how its binary form is laid out.
 
-A union is understood as one type or null. A field without a default is required: whoever reads with a later version has
+A union is understood as one type or null. A field without a default is required: a reader with a later version has
 nothing else to put there. Types that contain themselves (trees) make no columns and are refused. Logical types that are
 not known here are the type below them, as Avro's specification says.
 """

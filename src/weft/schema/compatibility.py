@@ -1,7 +1,7 @@
 """Whether a new version of a schema may follow an old one. Pure.
 
-- **backward**: whoever reads with the new version can read what was written with the old one.
-- **forward**: whoever reads with the old version can read what is written with the new one.
+- **backward**: readers with the new version can read what was written with the old one.
+- **forward**: readers with the old version can read what is written with the new one.
 - **full**: both. **none**: anything goes.
 
 "Can read" means that an event that keeps the writer's schema keeps the reader's. Fields that a schema does not name are

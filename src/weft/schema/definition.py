@@ -50,7 +50,7 @@ class Row:
     """One payload as it was read."""
 
     values: tuple[object, ...]  # one per column
-    rescued: str | None = None  # a JSON object of what is not in the columns
+    rescued: str | None = None  # a JSON object of everything that is not in the columns
     corrupt: bool = False
     fault: Fault | None = None
 
@@ -215,7 +215,7 @@ def _scalar(kind: Scalar | DecimalType, raw: bytes, path: str) -> object:
 
 
 def _converted(kind: Scalar | DecimalType, given: object) -> object:
-    """``given`` (text, bool, int, or Decimal for what has a point) as the type has it; None: it does not fit."""
+    """``given`` (text, bool, int, or Decimal for numbers with a point) as the type stores it; None: it does not fit."""
     match kind, given:
         case DecimalType(), str():
             return decimal_of(kind, _number_of(given))

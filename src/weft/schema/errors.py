@@ -1,4 +1,4 @@
-"""What may go wrong with schemas, beside a text that is none (``BadSchema``). Nodes and clients raise the same."""
+"""What may go wrong with schemas, beside a text that is no schema (``BadSchema``). Nodes and clients raise the same."""
 
 from __future__ import annotations
 

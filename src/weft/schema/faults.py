@@ -1,4 +1,5 @@
-"""What is wrong with an event. By itself, so that clients that only hear of it load nothing else of this room."""
+"""What is wrong with an event. In a file of its own, so that clients that only hear of it load nothing else of this
+room."""
 
 from __future__ import annotations
 

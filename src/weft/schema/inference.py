@@ -46,7 +46,7 @@ class Inferred:
 
 
 def infer(payloads: Iterable[bytes]) -> Inferred:
-    """The schema of these events; BadSchema if none of them is a JSON object."""
+    """Infer the schema of these events; BadSchema if none of them is a JSON object."""
     root, budget, unread = _Seen(), [SEEN_MAX], 0
     for payload in payloads:
         try:

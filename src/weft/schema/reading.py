@@ -1,6 +1,6 @@
 """Payloads as columns: ``read_columns`` gives a schema's columns of an Arrow array of payloads, and drops nothing.
 
-Loads Arrow. Whoever only wants to know what is wrong with payloads uses ``find_faults``, which does not.
+Loads Arrow. To know only what is wrong with payloads, use ``find_faults``, which does not.
 """
 
 from __future__ import annotations

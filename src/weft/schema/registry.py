@@ -33,7 +33,7 @@ BREAKS_SHOWN_MAX: Final = 10  # in one refusal
 
 
 class Mode(StrEnum):
-    """What becomes of events that break the schema."""
+    """What happens with events that break the schema."""
 
     OFF = "off"  # nobody looks; readers have the columns
     WARN = "warn"  # they are counted and logged
@@ -150,7 +150,7 @@ def write_record(record: TopicSchema) -> bytes:
 
 
 def read_record_untrusted(key: str, value: bytes) -> TopicSchema | None:
-    """None if it is none: only nodes write these, but a later version may write others."""
+    """None if it is not valid: only nodes write these, but a later version may write others."""
     try:
         record = msgspec.json.decode(value, type=TopicSchema)
         pattern = parse_pattern(record.pattern)

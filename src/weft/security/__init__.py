@@ -1,8 +1,8 @@
-"""Who is who and who may what: certificates and the CA that gives them, API keys and rights, keys of devices.
+"""Who is who, and who may do what: certificates and the CA that issues them, API keys and rights, keys of devices.
 
 Nothing here opens a gRPC connection; the node and the transports plug it in.
 
-**Certificates** (SEC-01). ``Identity`` is a SPIFFE id. An embedded CA (``Authority``) or a real step-ca gives
+**Certificates** (SEC-01). ``Identity`` is a SPIFFE id. An embedded CA (``Authority``) or a real step-ca issues
 certificates for a day:
 
 - ``LocalSource(authority).enrol(names, now_s)`` on the CA's machine, ``enrol(token, now_s)`` on others; both give
@@ -11,14 +11,14 @@ certificates for a day:
 - ``Rotation(store, source, current, ...).run()`` renews for as long as the owner runs. ``on_renewed`` gets new
   credentials: open new channels, then close old ones. ``expires_in_s()`` is a metric.
 - A server asks for client certificates and trusts ``credentials.root_pem`` alone. Then, for a peer,
-  ``check_node(read_identity_untrusted(certificate), mesh, node_id)`` refuses whoever claims another node's id; gRPC has
-  the certificate in ``auth_context()["x509_pem_cert"]``.
+  ``check_node(read_identity_untrusted(certificate), mesh, node_id)`` refuses a peer that claims another node's id; gRPC
+  has the certificate in ``auth_context()["x509_pem_cert"]``.
 - ``ca.server.CaServer(authority, host, port, clock, on_failed)`` serves step-ca's ``sign``, ``renew``, ``root`` and
   ``health``. Not exported here: it loads a web server, which SDKs and most nodes have no use for.
 
-**API keys and rights** (SEC-02). Keys belong to the mesh: nodes sign what they say of them (``key_statements``), merge
-what they hear (``mesh_keys``) and compare (``key_exchange``). ``create_key``, ``read_keys`` and ``revoke_key`` are for
-commands beside a node; the node has one ``Authenticator(KeyStore(data), ...)``:
+**API keys and rights** (SEC-02). Keys belong to the mesh: nodes sign what they say about them (``key_statements``),
+merge what they hear (``mesh_keys``) and compare (``key_exchange``). ``create_key``, ``read_keys`` and ``revoke_key``
+are for commands beside a node; the node has one ``Authenticator(KeyStore(data), ...)``:
 
 - per call: ``principal = await authenticator.authenticate_untrusted(Secret(key), host)``, then
   ``principal.acl.check_publish(topic)``, ``check_subscribe(pattern)`` or ``check_admin(what)``;
@@ -29,8 +29,8 @@ commands beside a node; the node has one ``Authenticator(KeyStore(data), ...)``:
 **Keys of devices** (EMM-17, EMC-05). ``TrustFile(data, now_s).current(now_s)`` is a ``Trust``; when it is another
 object than before, ``trust.fill(trust_store, before)`` and ``trust.key_ring()`` bring the codecs up to date.
 
-Whatever must not be shown travels in a ``Secret``. Times of certificates, tokens and expiry are Unix seconds; rates,
-reloading and ``RefusalLog`` take a monotonic clock.
+Anything that must not be shown travels in a ``Secret``. Times of certificates, tokens and expiry are Unix seconds;
+rates, reloading and ``RefusalLog`` take a monotonic clock.
 """
 
 from weft.security.acl import Acl

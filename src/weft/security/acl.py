@@ -1,15 +1,15 @@
 """What a caller may do: publish and subscribe by topic pattern, use groups by name, and administer (SEC-02).
 
-Topics below ``weft.`` are the mesh's own, so a right has to name that first token to reach them: ``>`` is every topic
-of every user and nothing else. Some of them belong to somebody, who needs no further right (SEC-03, ``model.owned``):
-what Spark jobs stage and decide is read and written by its owner; an inbox is read by its owner, and written to by
-those who know its id, because a request told them. Who may administer sees all of them.
+Topics below ``weft.`` belong to the mesh itself, so a right has to name that first token to reach them: ``>`` means
+every topic of every user and nothing else. Some of them have an owner, which needs no further right (SEC-03,
+``model.owned``): what Spark jobs stage and decide is read and written by its owner; an inbox is read by its owner, and
+written to by callers that know its id from a request. Administrators see all of them.
 
-Serving requests needs a right to subscribe to ``weft.serve.<pattern>``: it names the mesh's own token, so ``>`` does
-not do.
+Serving requests needs a right to subscribe to ``weft.serve.<pattern>``. That names the mesh's own token, so ``>`` is
+not enough.
 
-A right to groups is a name, or the beginning of one and a star: ``billing*``. It is needed for whatever concerns a
-group: joining it, moving it, seeing where it stands, dropping it. Keys that are older than these rights have none of
+A right to groups is a name, or the beginning of one and a star: ``billing*``. It is needed for everything about a
+group: joining it, moving it, seeing its positions, dropping it. Keys that are older than these rights have none of
 them, and are judged by what the group reads (``reads``): they may use it if they may subscribe to all of that.
 """
 
@@ -28,7 +28,7 @@ from weft.model.owned import OwnedKind, read_owned
 from weft.security.errors import Cause, NotAllowed
 
 OWN_TOKEN: Final = "weft"  # noqa: S105  of topics, no secret
-OWNER_BYTES: Final = 8  # of a digest: nobody chooses names until two have the same
+OWNER_BYTES: Final = 8  # of a digest: nobody can choose names until two have the same
 NOBODY: Final = ""  # owns nothing
 EVERY_GROUP: Final = "*"
 GROUP_RIGHT: Final = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?\*?", re.ASCII)
@@ -36,7 +36,7 @@ GROUP_RIGHT: Final = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?\*?", re.
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """``who`` is how refusals name the caller: ``key k3``; ``owner`` is what topics call it that it owns.
+    """``who`` is the caller's name in refusals: ``key k3``; ``owner`` is its name in the topics that it owns.
 
     ``groups``: None for a key that was made before there were such rights.
     """
@@ -55,9 +55,9 @@ class Acl:
         return any(matches(pattern, topic) and _is_own(pattern) == _is_own(topic) for pattern in self.publish)
 
     def may_subscribe(self, pattern: Pattern) -> bool:
-        """Whether one right covers all that the pattern selects. Two that do so together do not count."""
+        """Whether one right covers everything that the pattern selects. Two that do so together do not count."""
         if pattern.startswith(LATER_PREFIX):
-            return False  # what waits is told by other calls, to its owner
+            return False  # other calls report waiting events, to their owner
         owned = read_owned(pattern)
         if owned is not None and (self.admin or owned.owner == self.owner):
             return True
@@ -70,11 +70,12 @@ class Acl:
 
     @property
     def names_groups(self) -> bool:
-        """Whether its rights to groups can be told from their names alone."""
+        """Whether its rights to groups can be told from the groups' names alone."""
         return self.admin or self.groups is not None
 
     def may_use_group(self, group: str, reads: Iterable[Pattern] = ()) -> bool:
-        """``reads``: what the group stands in and its members want. Counts only for keys without rights to groups."""
+        """``reads``: where the group has positions and what its members want. Counts only for keys without rights to
+        groups."""
         if self.admin:
             return True
         if self.groups is None:
@@ -91,7 +92,8 @@ class Acl:
             raise NotAllowed(Cause.SUBSCRIBE, f'not allowed to subscribe to "{pattern}" with {self.who}')
 
     def check_serve(self, pattern: Pattern) -> None:
-        """Who serves takes requests from others who do, so a right to read is not enough; one to administer is."""
+        """A server takes requests that other servers would get, so a right to read is not enough; one to administer
+        is."""
         needed = Pattern(f"weft.serve.{pattern}")
         if not self.admin and not self.may_subscribe(needed):
             raise NotAllowed(
@@ -113,7 +115,7 @@ class Acl:
             raise NotAllowed(Cause.ADMIN, f"not allowed to {what} with {self.who}: it needs the admin right")
 
     def check_give(self, publish: tuple[Pattern, ...], subscribe: tuple[Pattern, ...]) -> None:
-        """Raise NotAllowed unless the caller has these rights itself: nobody gives more than they have."""
+        """Raise NotAllowed unless the caller has these rights itself: nobody can give more than they have."""
         self.check_admin("make keys")
         for verb, own, given in (("publish", self.publish, publish), ("subscribe", self.subscribe, subscribe)):
             for pattern in given:
@@ -126,7 +128,7 @@ class Acl:
 
 
 def _is_own(name: str) -> bool:
-    """A wildcard in front does not reach the mesh's own topics, as in ``weft.core``."""
+    """A wildcard at the beginning does not reach the mesh's own topics, as in ``weft.core``."""
     return name.split(".", 1)[0] == OWN_TOKEN
 
 
@@ -136,7 +138,7 @@ def covers_group(right: str, group: str) -> bool:
 
 
 def parse_group_right(text: str) -> str:
-    """``text`` as a right to groups, or UsageError."""
+    """Parse a right to groups, or raise UsageError."""
     if not text or not GROUP_RIGHT.fullmatch(text):
         raise UsageError(
             f"{text[:80]!r} is not a right to groups: write a name, or the beginning of a name and a star: billing*"
@@ -145,5 +147,5 @@ def parse_group_right(text: str) -> str:
 
 
 def owner_of(kind: str, name: str) -> str:
-    """What topics call the owner of that name. ``kind``: what gave the name, a key or a certificate."""
+    """The name of an owner in topics. ``kind``: what proves the name, a key or a certificate."""
     return sha256(f"weft owner\0{kind}\0{name}".encode()).digest()[:OWNER_BYTES].hex()

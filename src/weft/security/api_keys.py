@@ -1,9 +1,9 @@
 """API keys: ``weft_<id>_<secret>``, shown once, kept as a hash (SEC-02).
 
-The id is public and says which record to look at. It is made from the hash, so no two keys of a mesh have one id, and
-nobody can make a record with the id of another's key. Keys of before had numbers, which every node gave for itself.
-The secret has 256 random bits, which nobody guesses; scrypt is there for the day the file of hashes is stolen together
-with a flaw in the random numbers.
+The id is public and says which record to look at. It is made from the hash, so no two keys of a mesh have the same id,
+and nobody can make a record with the id of another's key. Older keys had numbers, which every node gave for itself. The
+secret has 256 random bits, which nobody can guess; scrypt is there in case the file of hashes is stolen and the random
+numbers had a flaw.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from weft.security.errors import Cause, Unauthenticated
 from weft.security.quota import Quota
 from weft.security.secret import Secret
 
-API_KEY_PATTERNS_MAX: Final = 64  # for publishing, for subscribing, and of groups: all are tried for each call
+API_KEY_PATTERNS_MAX: Final = 64  # for publishing, for subscribing, and for groups: all are tried for each call
 PREFIX: Final = "weft"
 SECRET_BYTES: Final = 32
 SALT_BYTES: Final = 16
 DIGEST_BYTES: Final = 32
-MARK_BYTES: Final = 8  # of a hash, in ids: nobody finds a second hash with the same ones
+MARK_BYTES: Final = 8  # of a hash, in ids: nobody can find a second hash with the same ones
 KEY_ID: Final = re.compile(rf"k(?:[0-9]{{1,9}}|[0-9a-f]{{{2 * MARK_BYTES}}})")
 KEY: Final = re.compile(rf"{PREFIX}_({KEY_ID.pattern})_([0-9a-f]{{{2 * SECRET_BYTES}}})")
 NAME_CHARS_MAX: Final = 64
 
-# RFC 7914's figures for answering while somebody waits: 16 MiB, 50 to 200 ms. Recorded with each hash.
+# RFC 7914's figures for answering while somebody waits: 16 MiB, 50 to 200 ms. They are stored with each hash.
 SCRYPT_N: Final = 1 << 14
 SCRYPT_R: Final = 8
 SCRYPT_P: Final = 1
-SCRYPT_BYTES_MAX: Final = 64 << 20  # of memory, for whatever the record says
+SCRYPT_BYTES_MAX: Final = 64 << 20  # of memory, whatever the record says
 
 
-# Without gc: there may be 10,000 of them, in no cycles, and every search for garbage holds up the event loop.
+# Without gc: there may be 10,000 of them, without cycles, and every garbage collection holds up the event loop.
 class Hash(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """How a secret was hashed, and what came of it (hex)."""
+    """How a secret was hashed, and the result (hex)."""
 
     salt: str
     digest: str
@@ -66,20 +66,21 @@ class Hash(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 
     @property
     def mark(self) -> str:
-        """Names the secret without telling anything of it."""
+        """Names the secret without revealing anything about it."""
         kept = bytes.fromhex(self.salt) + bytes.fromhex(self.digest)
         return hashlib.sha256(b"weft key\0" + kept).digest()[:MARK_BYTES].hex()
 
 
 class KeyName(NamedTuple):
-    """Of a key in the mesh. Keys with numbers for ids are told apart by their secrets."""
+    """Names a key in the mesh. Keys with numbers for ids are told apart by their secrets."""
 
     id: str
     mark: str
 
 
 class KeyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """What is kept of a key. Times are Unix seconds. ``groups``: None if it was made before there were such rights."""
+    """What is stored about a key. Times are Unix seconds. ``groups``: None if it was made before there were such
+    rights."""
 
     id: str
     name: str
@@ -115,12 +116,12 @@ def id_of(kept: Hash) -> str:
 
 
 def is_numbered(key_id: str) -> bool:
-    """Whether it is an id of before keys belonged to the mesh: several nodes may have given it."""
+    """Whether the id is from the time before keys belonged to the mesh: several nodes may have given it."""
     return len(key_id) < 1 + 2 * MARK_BYTES
 
 
 def check_rights(name: str, publish: tuple[str, ...], subscribe: tuple[str, ...], groups: tuple[str, ...]) -> None:
-    """Raise UsageError for what cannot be a key's."""
+    """Raise UsageError for rights that no key can have."""
     if not 0 < len(name) <= NAME_CHARS_MAX or not name.isprintable():
         raise UsageError(f"a key's name has 1 to {NAME_CHARS_MAX} visible characters")
     for patterns in (publish, subscribe, groups):
@@ -138,7 +139,7 @@ def make_key(key_id: str, secret: bytes) -> Secret[str]:
 
 
 def parse_key_untrusted(presented: str) -> tuple[str, Secret[bytes]]:
-    """Id and secret; raise only Unauthenticated."""
+    """Parse id and secret; raise only Unauthenticated."""
     found = KEY.fullmatch(presented) if len(presented) <= API_KEY_CHARS_MAX else None
     if not found:
         raise Unauthenticated(
@@ -153,7 +154,7 @@ def hash_secret(secret: Secret[bytes], salt: bytes, n: int = SCRYPT_N) -> Hash:
 
 
 def fits(secret: Secret[bytes], kept: Hash) -> bool:
-    """Takes 50 to 200 ms of a core, on purpose; the interpreter goes on meanwhile in other threads."""
+    """Takes 50 to 200 ms of a core, on purpose; other threads go on meanwhile."""
     digest = _scrypt(secret, bytes.fromhex(kept.salt), kept.n, kept.r, kept.p)
     return hmac.compare_digest(digest, bytes.fromhex(kept.digest))
 

@@ -1,7 +1,7 @@
-"""Who calls: an API key becomes a principal with rights, quickly for those seen before (SEC-02).
+"""Who is calling: an API key becomes a principal with rights, quickly for keys seen before (SEC-02).
 
-Verifying a key costs a core 50 to 200 ms, so results are remembered, under a hash with a key of this process: what is
-in memory is of no use to anybody else. A remembered result counts only as long as the record it was made from stands.
+Verifying a key costs 50 to 200 ms of a core, so results are cached under a hash with a key of this process, which makes
+what is in memory useless to anybody else. A cached result counts only as long as its record is there.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from weft.security.key_store import KeyStore
 from weft.security.rates import GuessedKey, KeyGuessLimiter, source_of
 from weft.security.secret import Secret
 
-API_KEYS_CACHED_MAX: Final = 10_000  # results of verification; those not used for longest go first
+API_KEYS_CACHED_MAX: Final = 10_000  # results of verification; those that were not used for longest go first
 API_KEYS_AT_ONCE: Final = 2  # verified at a time, each with 16 MiB and 50 to 200 ms of a core
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A caller who has proven a key, and the record that says what it may do."""
+    """A caller that has proved a key, and the record that says what it may do."""
 
     record: KeyRecord
     acl: Acl
@@ -37,7 +37,7 @@ class Principal:
 
 
 class Authenticator:
-    """One per node, used from its event loop. ``clock`` is monotonic, ``wall_clock`` tells Unix time."""
+    """One per node, used from its event loop. ``clock`` is monotonic; ``wall_clock`` returns Unix time."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class Authenticator:
         self._verifying = asyncio.Semaphore(API_KEYS_AT_ONCE)
 
     async def authenticate_untrusted(self, presented: Secret[str] | None, host: str) -> Principal:
-        """Who presents this key from this address; raise only Unauthenticated.
+        """Find out who presents this key from this address; raise only Unauthenticated.
 
-        Wrong secrets slow down the key that they are for, where they come from. A key that is known to be good is never
-        slowed down, nor are other keys of the same address: many people may be behind it.
+        Wrong secrets slow down attempts for that key from that address. A key that is known to be valid is never slowed
+        down, nor are other keys from the same address, because many people may be behind it.
         """
         if presented is None:
             raise Unauthenticated(Cause.NO_KEY, "no API key: this node needs one with every call")
@@ -78,7 +78,7 @@ class Authenticator:
         self._check_rate(guessing)
         try:
             async with self._verifying:
-                # Others of the same source may have failed meanwhile, or shown that the key is good.
+                # Others from the same source may have failed meanwhile, or shown that the key is valid.
                 if mark not in self._known:
                     self._check_rate(guessing)
                     self._remember(mark, await self._verify(key_id, secret))
@@ -89,7 +89,7 @@ class Authenticator:
             raise
 
     def refresh(self, principal: Principal) -> Principal:
-        """The same caller by what holds now: for open streams, every second or so. Raise Unauthenticated."""
+        """The same caller with its current rights, for open streams, every second or so. Raise Unauthenticated."""
         self._check_heard()
         record = self._keys.find(principal.record.key_name)
         if record is principal.record:
@@ -101,7 +101,7 @@ class Authenticator:
         return Principal(record, record.acl)
 
     async def _check_known(self, key_id: str) -> None:
-        """One that is not known may have been made a moment ago."""
+        """An unknown key may have been made a moment ago."""
         self._check_heard()
         if not self._keys.candidates(key_id):
             await self._keys.look()

@@ -1,4 +1,4 @@
-"""The embedded CA: a root, an intermediate that does the work, and the certificates it gives (SEC-01).
+"""The embedded CA: a root, an intermediate that does the work, and the certificates that it issues (SEC-01).
 
 ``<data>/ca`` holds, for its owner only::
 
@@ -6,9 +6,9 @@
     root.pem root-key.pem  for ten years; the key is needed for a rotation only, and is better kept elsewhere
     intermediate.pem       certificate and key that sign all others
     provisioner.jwk        signs enrolment tokens
-    used-tokens revoked.json server.pem    what the service keeps
+    used-tokens revoked.json server.pem    what the service stores
 
-Nodes trust the root alone and get the intermediate together with each certificate, so it can change at any time.
+Nodes trust only the root and get the intermediate together with each certificate, so it can change at any time.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from weft.security.jwt import SigningKey, new_jwk
 from weft.security.secret import Secret
 from weft.security.urls import parse_url
 
-CERTIFICATE_BACKDATE_S_MAX: Final = 60.0  # before the CA's own time: clocks that are a little behind take it at once
-AUTHORITY_LIFETIME_S: Final = 10 * 365 * 24 * 3600  # root and intermediate, as step-ca has it
+CERTIFICATE_BACKDATE_S_MAX: Final = 60.0  # before the CA's own time: for clocks that are a little behind
+AUTHORITY_LIFETIME_S: Final = 10 * 365 * 24 * 3600  # of root and intermediate, as in step-ca
 T = TypeVar("T")
 
 SETTINGS: Final = "ca.json"
@@ -93,7 +93,7 @@ PURPOSES: Final = {
 
 
 class AuthoritySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``ca.json``. A ``msgspec.Struct``, which reads and checks itself from JSON."""
+    """``ca.json``. It is a ``msgspec.Struct``, which reads and checks itself from JSON."""
 
     mesh: str
     url: str  # where nodes find the service: https://host:port
@@ -112,7 +112,7 @@ class AuthoritySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class Authority:
-    """Gives certificates. Decides nothing about who may have one: see ``issuing``."""
+    """Issues certificates. It does not decide who may have one: see ``issuing``."""
 
     def __init__(self, directory: Path, settings: AuthoritySettings, root: x509.Certificate) -> None:
         self.directory = directory
@@ -125,7 +125,7 @@ class Authority:
     ) -> Authority:
         """Make a new CA; raise UsageError if there is one already. ``now_s`` is Unix time, here and below.
 
-        The root's key goes to the file ``offline_root``, which must not be there; without one, beside the rest.
+        The root's key goes to the file ``offline_root``, which must not exist; without one, it goes beside the rest.
         """
         if (directory / SETTINGS).exists():
             raise UsageError(f"{directory} has a CA already, which nodes trust; it is not replaced")
@@ -135,18 +135,18 @@ class Authority:
         key = new_key()
         root = _certify(key, _subject(settings.mesh, "root"), key.public_key(), None, 1, now_s)
         if offline_root is not None:
-            remove_private(directory / ROOT_KEY)  # of an attempt that came to nothing
+            remove_private(directory / ROOT_KEY)  # left by an attempt that failed
         write_private(offline_root or directory / ROOT_KEY, key_pem(key).reveal())
         write_private(directory / ROOT, to_pem([root]))
         write_signer(directory, new_signer(settings.mesh, root, key, now_s))
         write_private(directory / PROVISIONER, new_jwk().reveal())
-        # Last: whoever finds it finds all the others.
+        # Last: if this is there, all the others are.
         write_private(directory / SETTINGS, msgspec.json.format(msgspec.json.encode(settings)))
         return cls(directory, settings, root)
 
     @classmethod
     def open(cls, directory: Path) -> Authority:
-        """The CA that was made there; raise UsageError if there is none, StorageError if it is damaged."""
+        """Open the CA that was made there; raise UsageError if there is none, StorageError if it is damaged."""
         text = read_private(directory / SETTINGS)
         if text is None:
             raise UsageError(f"there is no CA in {directory}: weft ca init makes one")
@@ -172,7 +172,7 @@ class Authority:
 
     @property
     def signer(self) -> Signer:
-        """Read for every use, which is rare: a rotation by another process counts at once."""
+        """Read for every use, which is rare, so that a rotation by another process counts at once."""
         return _read(self.directory / INTERMEDIATE, _parse_signer)
 
     def provisioner_key(self) -> SigningKey:
@@ -210,7 +210,7 @@ def issue_leaf(
     lifetime_s: float,
     now_s: float,
 ) -> bytes:
-    """A chain that ends at ``signer``, and no later than it."""
+    """A chain that ends at ``signer``, and is valid no longer than it."""
     certificate = (
         x509.CertificateBuilder()
         .subject_name(common_name(subject))
@@ -244,7 +244,7 @@ def new_signer(mesh: str, root: x509.Certificate, root_key: PrivateKey, now_s: f
 
 
 def write_signer(directory: Path, signer: Signer) -> None:
-    """Key and certificate in one file, so that a crash cannot part them."""
+    """Write key and certificate into one file, so that a crash cannot part them."""
     write_private(directory / INTERMEDIATE, key_pem(signer.key).reveal() + to_pem([signer.certificate]))
 
 
@@ -255,7 +255,7 @@ def read_root_key(file: Path) -> PrivateKey:
 
 
 def _check_offline(file: Path, directory: Path) -> None:
-    """A new file, outside of the node's data directory: whoever takes that must not have the root's key."""
+    """A new file outside the node's data directory, because a thief of that directory must not get the root's key."""
     if file.exists():
         raise UsageError(f"{file} exists already: give a new file for the root's key")
     if not file.parent.is_dir():
@@ -266,7 +266,7 @@ def _check_offline(file: Path, directory: Path) -> None:
 
 
 def backdate_s(lifetime_s: float) -> float:
-    """How long before now a certificate begins. Short-lived ones less, or they would seem old when they are new."""
+    """How long before now a certificate begins: less for short-lived ones, or they would seem old when they are new."""
     return min(CERTIFICATE_BACKDATE_S_MAX, lifetime_s / 10)
 
 
@@ -296,7 +296,7 @@ def _certify(
 
 
 def _subject(mesh: str, role: str) -> str:
-    """A common name has at most 64 characters; a mesh may have a longer one."""
+    """A common name has at most 64 characters; a mesh may have a longer name."""
     return f"{mesh[:MESH_CHARS_MAX]} {role}"
 
 

@@ -1,6 +1,6 @@
-"""Keys, requests and certificates: making them, and reading what others made. No files, no clock.
+"""Making keys, requests and certificates, and reading those that others made. No files, no clock.
 
-All keys are on P-256, which every TLS stack takes and which signs fast. Times are Unix seconds.
+All keys are on P-256, which every TLS stack accepts and which signs fast. Times are Unix seconds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ IpAddress = IPv4Address | IPv6Address
 HOST_CHARS_MAX: Final = 253
 SUBJECT_CHARS_MAX: Final = 100
 
-# What reading a certificate of a stranger raises; the warnings, where somebody has made them errors.
+# What reading a stranger's certificate raises; the warnings, in case somebody has made them errors.
 UNREADABLE: Final = (
     ValueError,
     TypeError,
@@ -47,7 +47,7 @@ UNREADABLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a certificate is for: an identity, and the hosts it may be reached as."""
+    """What a certificate is for: an identity, and the hosts under which it may be reached."""
 
     identity: Identity
     hosts: tuple[str, ...] = ()  # DNS names and IP addresses
@@ -61,7 +61,7 @@ class Names:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """As step-ca lists them in a token, each in its one form."""
+        """As step-ca lists them in a token, each in a single form."""
         return (self.identity.uri, *(str(parse_address(host) or host.lower()) for host in self.hosts))
 
 
@@ -76,7 +76,7 @@ def key_pem(key: PrivateKey) -> Secret[bytes]:
 
 
 def load_key(pem: Secret[bytes]) -> PrivateKey:
-    """Raise UsageError if this is not a private key of ours."""
+    """Load a private key; raise UsageError if this is not one of ours."""
     try:
         key = serialization.load_pem_private_key(pem.reveal(), None)
     except (ValueError, TypeError):
@@ -87,7 +87,7 @@ def load_key(pem: Secret[bytes]) -> PrivateKey:
 
 
 def make_request(key: PrivateKey, names: Names) -> bytes:
-    """The certificate request (PEM) that asks for exactly these names."""
+    """The certificate request (PEM) for exactly these names."""
     builder = x509.CertificateSigningRequestBuilder().subject_name(common_name(names.identity.name))
     return (
         builder.add_extension(subject_names(names), critical=False)
@@ -115,7 +115,7 @@ def general_names(hosts: Iterable[str]) -> list[x509.GeneralName]:
 
 
 def is_host(text: str) -> bool:
-    """A DNS name or an IP address."""
+    """Whether it is a DNS name or an IP address."""
     if parse_address(text) is not None:
         return True
     return len(text) <= HOST_CHARS_MAX and all(
@@ -137,7 +137,7 @@ def parse_address(text: str) -> IpAddress | None:
 
 
 def read_chain_untrusted(pem: bytes) -> list[x509.Certificate]:
-    """The certificates of a PEM text, the leaf first; raise only CertificateRefused."""
+    """Read the certificates of a PEM text, the leaf first; raise only CertificateRefused."""
     if len(pem) > CERTIFICATE_CHAIN_BYTES_MAX:
         raise CertificateRefused(
             Fault.MALFORMED, "certificate chain is too large", have=len(pem), limit=CERTIFICATE_CHAIN_BYTES_MAX
@@ -156,7 +156,7 @@ def read_chain_untrusted(pem: bytes) -> list[x509.Certificate]:
 
 
 def read_certificate_untrusted(der: bytes) -> x509.Certificate:
-    """As TLS libraries hand out a peer's; raise only CertificateRefused."""
+    """Read a peer's certificate as TLS libraries return it; raise only CertificateRefused."""
     try:
         certificate = x509.load_der_x509_certificate(der)
         _read_all(certificate)
@@ -166,7 +166,8 @@ def read_certificate_untrusted(der: bytes) -> x509.Certificate:
 
 
 def _read_all(certificate: x509.Certificate) -> None:
-    """Parts are read when they are first asked for; ask here, so that nobody later meets one that cannot be."""
+    """Parts are parsed when they are first used; use them here, so that no later code meets one that cannot be
+    parsed."""
     if certificate.serial_number <= 0:
         raise ValueError("RFC 5280, 4.1.2.2: serial numbers are positive")
     certificate.public_key()
@@ -175,7 +176,7 @@ def _read_all(certificate: x509.Certificate) -> None:
 
 
 def read_identity_untrusted(certificate: x509.Certificate) -> Identity:
-    """Whom a certificate names; raise only CertificateRefused. Says nothing about who signed it."""
+    """The identity that a certificate names; raise only CertificateRefused. This does not say who signed it."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         uris = names.get_values_for_type(x509.UniformResourceIdentifier)
@@ -210,7 +211,7 @@ def fingerprint(certificate: x509.Certificate) -> str:
 
 
 def public_bytes(key: object) -> bytes:
-    """To tell whether two keys are the same."""
+    """To compare keys."""
     assert hasattr(key, "public_bytes"), "certificates and requests hold public keys"
     encoded: bytes = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return encoded

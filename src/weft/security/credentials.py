@@ -1,7 +1,7 @@
-"""What somebody proves their identity with, and the directory it is kept in.
+"""What proves an identity, and the directory in which it is stored.
 
-``identity.pem`` holds key and certificates in one file, because the two must never be parted by a crash; ``root.pem``
-whom to trust; ``ca-url`` where to renew.
+``identity.pem`` holds key and certificates in one file, because a crash must never part the two; ``root.pem`` says whom
+to trust, ``ca-url`` where to renew.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ IDENTITY, ROOT, CA_URL = "identity.pem", "root.pem", "ca-url"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """PEM texts as TLS libraries take them, and what stands in them. Made by ``credentials``."""
+    """PEM texts as TLS libraries take them, and what they contain. Made by ``credentials``."""
 
     root_pem: bytes = field(repr=False)
     chain_pem: bytes = field(repr=False)  # the leaf first
@@ -50,7 +50,7 @@ class Credentials:
 
 
 def credentials(root_pem: bytes, chain_pem: bytes, key: Secret[bytes]) -> Credentials:
-    """Raise CertificateRefused or UsageError if they do not go together."""
+    """Raise CertificateRefused or UsageError if they do not belong together."""
     read_chain_untrusted(root_pem)
     leaf = read_chain_untrusted(chain_pem)[0]
     if public_bytes(leaf.public_key()) != public_bytes(load_key(key).public_key()):

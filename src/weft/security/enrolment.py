@@ -1,8 +1,8 @@
 """Getting a certificate from a CA, ours or a real step-ca: bootstrap, sign, renew (SEC-01).
 
-The first call fetches the root without trusting anybody, and believes it only if its fingerprint is the one that came
-with the token. Every later call trusts that root and nothing else. Calls block: they are made once a day, from a thread
-where an event loop must go on (``asyncio.to_thread``).
+The first call fetches the root without trusting anybody, and believes it only if its fingerprint is the one in the
+token. Every later call trusts that root and nothing else. Calls block: they are made once a day, in a thread if an
+event loop must go on (``asyncio.to_thread``).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def enrol(
     url: str | None = None,
     root_fingerprint: str | None = None,
 ) -> Credentials:
-    """A new key and a certificate for it. URL and fingerprint come from the token where they are not given.
+    """Make a new key, and get a certificate for it. URL and fingerprint come from the token if they are not given.
 
     Raise EnrolmentFailed, or TokenRefused if the text is no token at all. ``now_s`` is Unix time.
     """
@@ -63,14 +63,14 @@ def enrol(
 
 
 def renew(store: CertificateStore, url: str, now_s: float) -> Credentials:
-    """A new certificate for the key and names of the one in the store, which stays as it is until ``save``.
+    """Get a new certificate for the key and names of the one in the store, which stays as it is until ``save``.
 
-    Raise CertificateRefused if that one is not good any more, EnrolmentFailed if the CA says no or cannot be reached.
+    Raise CertificateRefused if that one is no longer valid, EnrolmentFailed if the CA refuses or cannot be reached.
     """
     current = store.load()
     if current is None:
         raise UsageError(f"there is no certificate to renew at {store.identity_file}")
-    # Asked here, because a server that refuses a certificate often just hangs up.
+    # Checked here, because a server that refuses a certificate often just hangs up.
     verify_untrusted(current.chain_pem, current.root_pem, Usage.CLIENT, now_s)
     context = _trusting(current.root_pem)
     try:
@@ -82,7 +82,7 @@ def renew(store: CertificateStore, url: str, now_s: float) -> Credentials:
 
 
 def fetch_root(ca: CaUrl, wanted: str) -> bytes:
-    """The root (PEM) whose SHA-256 this is, from whoever answers; raise EnrolmentFailed."""
+    """The root (PEM) with this SHA-256, from whichever server answers; raise EnrolmentFailed."""
     wanted = wanted.replace(":", "").replace("-", "").lower()
     if not FINGERPRINT.fullmatch(wanted):
         raise UsageError("a root's fingerprint is its SHA-256: 64 hexadecimal digits")
@@ -104,7 +104,7 @@ def fetch_root(ca: CaUrl, wanted: str) -> bytes:
 
 
 def _accepted(answer: SignResponse, root: bytes, key: Secret[bytes], names: Names, now_s: float) -> Credentials:
-    """A CA can be wrong, too: what it sent is for our key, our names and valid by our clock, or it is not used."""
+    """A CA can be wrong, too: its answer is used only if it has our key and our names and is valid by our clock."""
     chain = "".join(answer.cert_chain or [answer.crt, answer.ca]).encode()
     try:
         verify_untrusted(chain, root, Usage.CLIENT, now_s)

@@ -27,15 +27,15 @@ class CertificateRefused(PeerError):
 
 
 class TokenRefused(PeerError):
-    """An enrolment token that is not valid, or not any more."""
+    """An enrolment token that is not valid, or no longer valid."""
 
 
 class RequestRefused(PeerError):
-    """A certificate request that this CA does not grant."""
+    """A certificate request that this CA refuses."""
 
 
 class EnrolmentFailed(PeerError):
-    """The CA could not be reached, is not the one that was meant, or said no. Its own words are in the text."""
+    """The CA could not be reached, is not the right one, or refused. Its own words are in the text."""
 
 
 class Cause(StrEnum):
@@ -65,8 +65,8 @@ class Refused(UsageError):
 
 
 class Unauthenticated(Refused):
-    """Nobody vouches for the caller: no key, a wrong one, or one that is not valid any more."""
+    """The caller has not proved who it is: no key, a wrong one, or one that is no longer valid."""
 
 
 class NotAllowed(Refused):
-    """The caller is known and lacks the right."""
+    """The caller is known, but lacks the right."""

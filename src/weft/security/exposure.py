@@ -1,4 +1,4 @@
-"""What of a directory others than its owner could use, and taking that from them: events are as private as keys."""
+"""Finds what of a directory others than its owner could use, and closes it to them: events are as private as keys."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from weft.errors import UsageError
 from weft.security.files import OTHERS
 
 EVERYBODY: Final = 0o007
-NAMED_MAX: Final = 3  # for people to see of what kind they are; a log has thousands of files
+NAMED_MAX: Final = 3  # for people, to see what kind of files they are; a log has thousands
 
 
 @dataclass(slots=True)
 class Exposed:
-    """Files and directories that group or others have rights to. Mutable: added to while they are looked for."""
+    """Files and directories to which the group or others have rights. It grows while they are searched for."""
 
     count: int = 0
-    rights: int = 0  # of group and others, all together
+    rights: int = 0  # of the group and others, all together
     _named: list[str] = field(default_factory=list)
 
     def add(self, name: str, mode: int, owner: int | None = None) -> None:
@@ -49,7 +49,7 @@ class Exposure:
 
 
 def survey(directory: Path) -> Exposed:
-    """What others could use of a directory and what is in it. Changes nothing; links and mounts as below."""
+    """What others could use of a directory and its content. Changes nothing; links and mounts as below."""
     exposed = Exposed()
     top = directory.resolve()
     for place, inner, files, descriptor in os.fwalk(top):
@@ -65,10 +65,10 @@ def survey(directory: Path) -> Exposed:
 
 
 def close_to_others(directory: Path) -> Exposure:
-    """Take all rights of group and others to a directory and everything in it, as far as it is ours.
+    """Remove all rights of the group and others to a directory and everything in it, as far as it is ours.
 
-    Links are not followed, nor are other file systems entered that are mounted in it. Raise UsageError for a directory
-    that is not for one user alone. One that is not there is closed when it is made.
+    Links are not followed, and mounted file systems are not entered. Raise UsageError for a directory that is not for a
+    single user. A directory that does not exist yet is closed when it is made.
     """
     exposure = Exposure()
     if not directory.is_dir():
@@ -77,7 +77,7 @@ def close_to_others(directory: Path) -> Exposure:
     found = top.stat()
     if top == top.parent or found.st_mode & stat.S_ISVTX:
         raise UsageError(f"{directory} is shared by all users of this machine: give the node its own directory")
-    for place, inner, files, descriptor in os.fwalk(top):  # the top first: then nobody else comes in meanwhile
+    for place, inner, files, descriptor in os.fwalk(top):  # the top first, so that nobody else comes in meanwhile
         if os.fstat(descriptor).st_dev != found.st_dev:
             inner.clear()
             continue
@@ -110,7 +110,7 @@ def _close(descriptor: int, shown: str, exposure: Exposure) -> None:
     if not before.st_mode & OTHERS:
         return
     if before.st_uid == os.geteuid():
-        with suppress(OSError):  # what came of it is looked at: some file systems only pretend
+        with suppress(OSError):  # the result is checked, because some file systems only pretend
             os.fchmod(descriptor, stat.S_IMODE(before.st_mode) & ~OTHERS)
     if os.fstat(descriptor).st_mode & OTHERS:
         exposure.left.add(shown, before.st_mode, before.st_uid)

@@ -18,7 +18,7 @@ PRIVATE_DIRECTORY: Final = 0o700
 OTHERS: Final = 0o077  # group and everybody
 
 T = TypeVar("T")
-Stamp = tuple[int, int, int, int]  # inode, size, time of the last change, mode: chmod alone changes no mtime
+Stamp = tuple[int, int, int, int]  # inode, size, time of the last change, mode: chmod alone does not change the time
 
 
 def private_directory(path: Path) -> Path:
@@ -31,7 +31,7 @@ def private_directory(path: Path) -> Path:
 
 
 def stamp_of(path: Path) -> Stamp | None:
-    """Differs once the file was changed; None if it is not there."""
+    """Changes when the file does; None if it does not exist."""
     try:
         found = path.stat()
     except OSError:
@@ -40,7 +40,7 @@ def stamp_of(path: Path) -> Stamp | None:
 
 
 def read_private(path: Path, bytes_max: int = SECURITY_FILE_BYTES_MAX) -> bytes | None:
-    """As ``read_file``; raise StorageError if others may look into it, too."""
+    """Like ``read_file``; raise StorageError also if others may read it."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -53,7 +53,7 @@ def read_private(path: Path, bytes_max: int = SECURITY_FILE_BYTES_MAX) -> bytes 
 
 
 def read_file(path: Path, bytes_max: int = SECURITY_FILE_BYTES_MAX) -> bytes | None:
-    """What is in the file, None if there is none; raise StorageError if it is too large."""
+    """The content of the file, None if there is none; raise StorageError if it is too large."""
     try:
         with path.open("rb") as stream:
             data = stream.read(bytes_max + 1)
@@ -87,7 +87,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def remove_private(path: Path) -> None:
-    """Remove the file, if it is there; after a power cut it may be there again."""
+    """Remove the file, if it exists; after a power cut it may exist again."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -119,8 +119,8 @@ def alone(path: Path) -> Iterator[None]:
 class Watched(Generic[T]):
     """A file's content as a value, read again when the file has changed.
 
-    The file is looked at no more than once in SECURITY_RELOAD_INTERVAL_S. A file that cannot be read any more leaves
-    the last good value in place, and says so in ``problem``: one slip of an editor must not lock everybody out.
+    The file is checked at most once in SECURITY_RELOAD_INTERVAL_S. If it can no longer be read, the last good value
+    stays in place, and ``problem`` says so: one slip in an editor must not lock everybody out.
     """
 
     def __init__(self, path: Path, read: Callable[[bytes | None], T], now_s: float) -> None:
@@ -140,13 +140,13 @@ class Watched(Generic[T]):
         return self._value
 
     def get_anew(self, now_s: float) -> T:
-        """The same after a look at the file: for who misses something that may just have been written."""
+        """Check the file first, for callers that miss something that may just have been written."""
         self._looked_s = now_s
         self._reload()
         return self._value
 
     def _reload(self) -> None:
-        stamp = stamp_of(self._path)  # before reading: a change in between is seen next time
+        stamp = stamp_of(self._path)  # before reading: a change in between is noticed next time
         if stamp == self._stamp:
             self.problem = None  # if there was one, the file is again what it was
             return

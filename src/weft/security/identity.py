@@ -1,4 +1,4 @@
-"""Who somebody is: a node or a client of a mesh, as a SPIFFE id stands in a certificate (SEC-01).
+"""An identity: a node or a client of a mesh, as a SPIFFE id in a certificate (SEC-01).
 
 ``spiffe://<mesh>/node/<node id>`` and ``spiffe://<mesh>/client/<name>``. Names follow the rules of node ids.
 """
@@ -13,7 +13,7 @@ from typing import Final
 from weft.errors import UsageError
 from weft.model import BadName, parse_node_id
 
-# A trust domain as SPIFFE has it: lower case, no port, no user.
+# A trust domain in SPIFFE's form: lower case, no port, no user.
 MESH: Final = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,126}[a-z0-9])?")
 URI: Final = re.compile(r"spiffe://([^/]{1,128})/(node|client)/([^/]{1,64})")
 

@@ -1,4 +1,4 @@
-"""Who gets a certificate: whoever has a token for it, and whoever renews the one they have (SEC-01)."""
+"""Who gets a certificate: a caller with a token for it, or one that renews its own (SEC-01)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from weft.security.urls import parse_url
 from weft.security.used_tokens import UsedTokens
 from weft.security.verification import check_time
 
-CURVES: Final = (ec.SECP256R1, ec.SECP384R1)  # what every TLS library of the mesh takes
+CURVES: Final = (ec.SECP256R1, ec.SECP384R1)  # what every TLS library of the mesh accepts
 NAME_KINDS: Final = (x509.UniformResourceIdentifier, x509.DNSName, x509.IPAddress)
 REVOKED: Final = "revoked.json"
 
 
 class Issuer:
-    """The CA's decisions; the service does no more than carry them."""
+    """The CA's decisions; the service only carries them out."""
 
     def __init__(self, authority: Authority, now_s: float) -> None:
         """``now_s`` is Unix time, here and below."""
@@ -36,7 +36,8 @@ class Issuer:
         self._used = UsedTokens(authority.directory, now_s)
 
     def sign_untrusted(self, request_pem: bytes, token: str, now_s: float) -> bytes:
-        """A chain for the request; raise TokenRefused or RequestRefused. The token is spent before it is made."""
+        """A chain for the request; raise TokenRefused or RequestRefused. The token is spent before the chain is
+        made."""
         claims = self._provisioner.check_untrusted(token, now_s)
         request = read_request_untrusted(request_pem)
         names = claims.names
@@ -46,7 +47,8 @@ class Issuer:
         return self.authority.issue(request.public_key(), names, now_s)
 
     def renew_untrusted(self, certificate: x509.Certificate, now_s: float) -> bytes:
-        """A new chain for the same key and names. TLS has proven that the owner presents it, and who signed it.
+        """A new chain for the same key and names. TLS has proved that the owner presents the certificate, and who
+        signed it.
 
         Raise CertificateRefused or RequestRefused.
         """
@@ -85,7 +87,7 @@ def read_request_untrusted(pem: bytes) -> x509.CertificateSigningRequest:
 
 
 def check_names(request: x509.CertificateSigningRequest, names: Names) -> None:
-    """A request asks for what the token grants, no more and no less."""
+    """A request asks for exactly what the token grants."""
     try:
         asked = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         found = {*asked.get_values_for_type(x509.UniformResourceIdentifier), *hosts_of(asked)}
@@ -108,7 +110,7 @@ class _Revoked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_revoked(directory: Path) -> set[Identity]:
-    """Whom the CA gives nothing, not even for the certificate they have, which ends within a day."""
+    """The identities to which the CA gives nothing, not even for the certificate they have, which ends within a day."""
     text = read_private(directory / REVOKED)
     if text is None:
         return set()
@@ -129,7 +131,7 @@ def revoke(directory: Path, identity: Identity) -> None:
 
 
 def allow(directory: Path, identity: Identity) -> None:
-    """Give a revoked name back; raise UsageError if it was not revoked."""
+    """Allow a revoked name again; raise UsageError if it was not revoked."""
     with alone(directory / REVOKED):
         found = read_revoked(directory)
         if identity not in found:

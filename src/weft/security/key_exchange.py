@@ -1,12 +1,12 @@
-"""How nodes come to know the same API keys: what is new goes to all peers at once, and what got lost is found.
+"""How nodes come to know the same API keys: news goes to all peers at once, and comparing finds what got lost.
 
-- A statement that a node did not know goes on to every other peer.
-- Every round, and on a new link, a node tells a peer the digest of all it knows. A peer with another one answers with
-  the digests of its buckets. The first sends what it has in some buckets that differ, and asks for what the peer has
-  there; the answer ends with the digest of all. The two go on until it is the same on both sides, or until nothing
-  more is taken over (a node that believes only some makers never gets there).
+- A node sends every statement that is new to it on to every other peer.
+- Every round, and on a new link, a node tells a peer the digest of all it knows. If the peer's differs, it answers with
+  the digests of its buckets. The first node sends what it has in some buckets that differ, and asks for what the peer
+  has there; the answer ends with the digest of everything. The two go on until the digests are equal, or until nothing
+  more is accepted (a node that believes only some makers never gets there).
 
-So one message is under way between two nodes at a time, and each has a bound. Decides only: no clock, no sockets.
+So one message is under way between two nodes at a time, and each is bounded. This only decides: no clock, no sockets.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ TALK_STATEMENTS_MAX: Final = 64  # the same by number: a peer checks them in abo
 
 @dataclass(frozen=True, slots=True)
 class KeyTalk:
-    """One message. What is empty is not said."""
+    """One message. Empty fields are not sent."""
 
     summary: bytes = b""  # the digest of all that the sender knows
     buckets: tuple[bytes, ...] = ()  # the digests of its buckets
     statements: tuple[SignedText, ...] = ()
-    asked: tuple[int, ...] = ()  # the receiver is to send what it has in these buckets
+    asked: tuple[int, ...] = ()  # the receiver should send what it has in these buckets
     took: bool = False  # the message that this answers brought something new
 
     @property
     def size_bytes(self) -> int:
-        """About, on the wire."""
+        """Estimated, on the wire."""
         texts = sum(len(each.body) + len(each.signature) + 16 for each in self.statements)
         chains = sum(map(len, {each.chain for each in self.statements}))
         return 64 + len(self.summary) + 10 * len(self.buckets) + 3 * len(self.asked) + texts + chains
@@ -67,14 +67,14 @@ class KeyExchange:
         self._peers.pop(peer, None)
 
     def begin_round(self) -> list[SendTalk]:
-        """Compare with one peer, another each time."""
+        """Compare with one peer, a different one each time."""
         if not self._peers:
             return []
         peer = self.peers[int(self._chance.random() * len(self._peers))]
         return [SendTalk(peer, KeyTalk(summary=self._keys.summary()))]
 
     def spread(self, news: Sequence[Statement], source: NodeId | None) -> list[SendTalk]:
-        """What this node has just learned, from ``source`` or by itself."""
+        """Spread what this node has just learned, from ``source`` or by itself."""
         talks = [KeyTalk(statements=each) for each in _portions(news)]
         return [SendTalk(peer, talk) for talk in talks for peer in self._peers if peer != source]
 
@@ -83,19 +83,19 @@ class KeyExchange:
         return talk.summary == self._keys.summary()
 
     def answer(self, peer: NodeId, talk: KeyTalk, took: bool) -> list[SendTalk]:
-        """After the statements have been merged; ``took``: some of them were new."""
+        """Call this after the statements have been merged; ``took``: some of them were new."""
         if talk.asked:
             return self._answer_asked(peer, talk, took)
         if talk.buckets:
             return self._answer_buckets(peer, talk.buckets)
-        # A digest after statements is worth an answer only if there was progress: else the two would never stop.
+        # A digest after statements is worth an answer only if there was progress: otherwise the two would never stop.
         goes_on = took or talk.took or not talk.statements
         if talk.summary and goes_on and not self.agrees(talk):
             return [SendTalk(peer, KeyTalk(buckets=self._keys.digests()))]
         return []
 
     def _answer_buckets(self, peer: NodeId, theirs: tuple[bytes, ...]) -> list[SendTalk]:
-        """What we have where we differ, as much as goes into one message, and the question what they have there."""
+        """What we have where we differ, as much as fits into one message, and the question what they have there."""
         differing = [
             number
             for number, (mine, other) in enumerate(zip(self._keys.digests(), theirs, strict=True))
@@ -103,7 +103,7 @@ class KeyExchange:
         ]
         if not differing:
             return []
-        # From any of them on: what a peer does not take must not keep the rest from it.
+        # Begin with any of them: statements that a peer refuses must not block the rest.
         first = int(self._chance.random() * len(differing))
         asked, statements = self._fill(differing[first:] + differing[:first])
         return _talks(peer, statements, asked=asked)
@@ -116,7 +116,7 @@ class KeyExchange:
     def _fill(
         self, buckets: Iterable[int], without: set[bytes] | None = None
     ) -> tuple[tuple[int, ...], list[Statement]]:
-        """As many whole buckets as fit into one message, but one at least."""
+        """As many whole buckets as fit into one message, but at least one."""
         taken: list[int] = []
         statements: list[Statement] = []
         size = 0

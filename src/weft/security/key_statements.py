@@ -1,13 +1,14 @@
-"""What nodes tell each other of API keys: that one was made, that one was revoked, signed by the node that says so.
+"""What nodes tell each other about API keys: that one was made or revoked, signed by the node that says so.
 
 A statement never changes. It is a JSON text, a signature over it with the key of the node's certificate, and the
-certificates from that one up to the root, so that whoever knows the root can check it, from whomever it comes::
+certificates from that one up to the root, so that every node that knows the root can check it, no matter who brings
+it::
 
     {"type": "made", "key": {...as in keys.json...}, "signer": "node-a", "signed_s": 1763300000, "by": "key k..."}
     {"type": "revoked", "id": "k...", "mark": "...", "signer": "node-b", "signed_s": 1763300000, "by": "key k...", ...}
 
-Certificates last a day and statements for years: what counts is that the certificate was valid when the statement was
-signed. Somebody who left the mesh long ago could sign with an old date, but has no link to bring it by.
+Certificates last a day and statements last for years: what counts is that the certificate was valid when the statement
+was signed. A node that left the mesh long ago could sign with an old date, but has no link over which to send it.
 """
 
 from __future__ import annotations
@@ -36,22 +37,22 @@ from weft.security.verification import Usage, check_node, verify_untrusted
 
 STATEMENT_BYTES_MAX: Final = 48 * KIB  # of the text: 128 patterns of 255 bytes take 33
 STATEMENT_CHAIN_BYTES_MAX: Final = 8 * KIB  # of certificates: two are usual and take 2
-SIGNATURE_BYTES_MAX: Final = 72  # of P-256, in DER
+SIGNATURE_BYTES_MAX: Final = 72  # on P-256, in DER
 BY_CHARS_MAX: Final = 128
 MARK: Final = re.compile(rf"[0-9a-f]{{{2 * MARK_BYTES}}}")
-SIGNERS_KEPT_MAX: Final = 1024  # certificates that were found good: a day of a thousand nodes
-DOMAIN: Final = b"weft key statement 1\0"  # signed along: nothing else that this key signs can be taken for one
+SIGNERS_KEPT_MAX: Final = 1024  # certificates that were found valid: a day of a thousand nodes
+DOMAIN: Final = b"weft key statement 1\0"  # signed, too: nothing else can be taken for a statement
 UNIX_S_MAX: Final = 253_402_300_799  # the year 9999
 
 
 class BadStatement(PeerError):
-    """Not a statement of a node of this mesh, or one that says what cannot be."""
+    """Not a statement of a node of this mesh, or one that says something impossible."""
 
 
 class _Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, gc=False):
     signer: str  # the node
     signed_s: int  # Unix time
-    by: str  # who asked the node to say it
+    by: str  # on whose request the node says it
 
     def __post_init__(self) -> None:
         """Raise ValueError, which msgspec turns into its own."""
@@ -63,7 +64,7 @@ class _Signed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class KeyMade(_Signed, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="made", gc=False):
-    """There is this key."""
+    """This key exists."""
 
     key: KeyRecord
 
@@ -77,7 +78,7 @@ class KeyMade(_Signed, frozen=True, forbid_unknown_fields=True, kw_only=True, ta
 
 
 class KeyRevoked(_Signed, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="revoked", gc=False):
-    """The key with this secret is good no more, whoever made it. Name and end are those that the key had."""
+    """The key with this secret is no longer valid, no matter who made it. It has the key's name and end."""
 
     id: str
     mark: str
@@ -102,7 +103,7 @@ class StatementSlot(NamedTuple):
 
     kind: str
     name: KeyName
-    signer: str  # of one who made it; of revocations one is enough, whoever signed it
+    signer: str  # of the node that made it; of revocations one is enough, by any signer
 
     @property
     def bucket(self) -> int:
@@ -112,7 +113,7 @@ class StatementSlot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SignedText:
-    """A statement as it travels and is kept; nothing is checked yet. ``chain`` is PEM, the signer first."""
+    """A statement as it is sent and stored; nothing is checked yet. ``chain`` is PEM, the signer first."""
 
     body: bytes
     signature: bytes
@@ -125,11 +126,11 @@ class SignedText:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One that is believed."""
+    """A statement that is believed."""
 
     said: Said
     text: SignedText
-    known_s: int  # since when, here
+    known_s: int  # since when this node has known it
     mark: bytes = field(init=False)
     slot: StatementSlot = field(init=False)
 
@@ -145,8 +146,9 @@ class Statement:
 
     @property
     def order(self) -> tuple[float, int, bytes]:
-        """The greater one counts, of two about the same: the later one, but of revocations the one that is kept longer.
-        Else a bad node could have a revocation forgotten by saying it again, of a key that ends soon."""
+        """Of two statements about the same, the greater one counts: the later one or, of revocations, the one that is
+        kept longer. Otherwise a bad node could make others forget a revocation, by repeating it for a key that ends
+        soon."""
         said = self.said
         kept_until_s = 0.0
         if isinstance(said, KeyRevoked):
@@ -155,12 +157,12 @@ class Statement:
 
     @property
     def size_bytes(self) -> int:
-        """With its certificates, which it may have in common with others."""
+        """With its certificates, which it may share with others."""
         return len(self.text.body) + len(self.text.signature) + len(self.text.chain)
 
 
 def read_body_untrusted(body: bytes) -> Said:
-    """Raise only BadStatement. Fields that are not known here may narrow rights, so they are refused as well."""
+    """Raise only BadStatement. Unknown fields may narrow rights, so they are refused as well."""
     if len(body) > STATEMENT_BYTES_MAX:
         raise BadStatement("a statement on a key is too large", size=len(body), limit=STATEMENT_BYTES_MAX)
     try:
@@ -171,9 +173,9 @@ def read_body_untrusted(body: bytes) -> Said:
 
 
 def sign(said: Said, credentials: Credentials, now_s: float) -> Statement:
-    """``said`` is signed as of now, within the life of the certificate; its ``signer`` has to be the certificate's."""
+    """Sign ``said`` as of now, within the life of the certificate; its ``signer`` has to be the certificate's."""
     assert said.signer == credentials.identity.name, "a node speaks for itself"
-    # A node whose CA is away must still be able to revoke: a certificate that has ended is used as if it had not.
+    # A node whose CA is away must still be able to revoke, so an expired certificate is used as if it had not expired.
     signed_s = max(int(credentials.begin_s) + 1, min(int(now_s), int(credentials.end_s) - 1))
     said = msgspec.structs.replace(said, signed_s=signed_s)
     body = msgspec.json.encode(said)
@@ -194,10 +196,8 @@ class _Signer:
 
 
 class Verifier:
-    """Whether to believe statements. ``makers`` are the nodes that may make and revoke keys; None: all of the mesh.
-
-    One thread at a time.
-    """
+    """Whether to believe statements. ``makers`` are the nodes that may make and revoke keys; None: all of the mesh. For
+    one thread at a time."""
 
     def __init__(self, mesh: str, root_pem: Callable[[], bytes], makers: Collection[str] | None) -> None:
         self._mesh = mesh
@@ -227,7 +227,7 @@ class Verifier:
         return Statement(said, text, known_s)
 
     def is_of_this_root(self, statement: Statement) -> bool:
-        """Whether others that have our root can check it: not if it was signed before the mesh got a new one."""
+        """Whether nodes that have our root can check it: not if it was signed before the mesh got a new root."""
         try:
             self._signer_untrusted(statement.text.chain, statement.said.signed_s)
         except BadStatement:

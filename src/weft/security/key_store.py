@@ -1,8 +1,8 @@
 """The API keys that a node knows, and its two files of them (SEC-02).
 
-``<data>/keys.json`` has what commands on this machine made and revoked (``weft keys ... --data DIR``). It is changed by
-them alone, with the node running or not. ``<data>/mesh-keys.json`` has the signed statements of the whole mesh, and is
-changed by the node alone. The node turns what it finds in the first into statements of its own.
+``<data>/keys.json`` has what commands on this machine made and revoked (``weft keys ... --data DIR``). Only they change
+it, with the node running or not. ``<data>/mesh-keys.json`` has the signed statements of the whole mesh, and only the
+node changes it. The node turns what it finds in the first file into its own statements.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from weft.security.secret import Secret
 
 FILE: Final = "keys.json"
 MESH_FILE: Final = "mesh-keys.json"
-MESH_FILE_BYTES_MAX: Final = 128 * MIB  # 10,000 keys and as many revocations take 20; more only with huge certificates
-SAME_ID_MAX: Final = 8  # keys with one id, which is a number, that are tried: nodes that had keys of their own before
+MESH_FILE_BYTES_MAX: Final = 128 * MIB  # 10,000 keys and as many revocations take 20; only huge certificates take more
+SAME_ID_MAX: Final = 8  # keys with one id, which is a number, that are tried: nodes once had keys of their own
 
 
 class RevokedHere(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,7 +55,7 @@ class RevokedHere(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """keys.json. Version 1 had no revocations, and ``next``, which is no longer used."""
+    """keys.json. Version 1 had no revocations, and had ``next``, which is no longer used."""
 
     version: Literal[1, 2]
     keys: tuple[KeyRecord, ...] = ()
@@ -82,7 +82,7 @@ class _MeshFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class KeyRequest:
-    """What a new key is to be. Without a right to groups it may use none, but for one that may administer."""
+    """What a new key should be. Without a right to groups it may use none, unless it may administer."""
 
     name: str
     publish: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class KeyRequest:
 
 
 def new_key(wanted: KeyRequest, entropy: bytes, now_s: float) -> tuple[KeyRecord, Secret[str]]:
-    """A key, and its record. ``entropy``: SECRET_BYTES for the secret, the rest is the salt."""
+    """Make a key, and its record. ``entropy``: SECRET_BYTES for the secret, the rest is the salt."""
     secret, salt = entropy[:SECRET_BYTES], entropy[SECRET_BYTES:]
     kept = hash_secret(Secret(secret), salt)
     record = KeyRecord(
@@ -132,9 +132,9 @@ def create_key(
     now_s: float,
     before: Callable[[Secret[str]], None] = lambda key: None,
 ) -> tuple[KeyRecord, Secret[str]]:
-    """Add a key, and return it as it is shown once. ``entropy`` as for ``new_key``.
+    """Add a key, and return it as it is shown once. ``entropy`` is as for ``new_key``.
 
-    ``before`` gets the key before its hash is kept: for those who must not lose it if they are killed in between.
+    ``before`` gets the key before its hash is stored, for callers that must not lose it if they are killed in between.
     """
     private_directory(data)
     with alone(data / FILE):
@@ -154,7 +154,7 @@ def create_key(
 def revoke_key(data: Path, key: str) -> KeyRecord:
     """Revoke a key (``k1``, or ``k1@node`` where several nodes had one); running nodes notice within a second or two.
 
-    Raise UsageError if there is none of that id, or several.
+    Raise UsageError if there is none with that id, or several.
     """
     private_directory(data)
     with alone(data / FILE):
@@ -187,7 +187,8 @@ def resolve(keys: KeyStore, key: str) -> tuple[KeyRecord, str]:
 
 @dataclass(frozen=True, slots=True)
 class KnownKey:
-    """A key that is not revoked. ``made_by`` is the node; empty: a command here, and the mesh does not know it yet."""
+    """A key that is not revoked. ``made_by`` is the node; empty: a command here made it, and the mesh does not know it
+    yet."""
 
     record: KeyRecord
     made_by: str = ""
@@ -196,7 +197,7 @@ class KnownKey:
 
     @property
     def info(self) -> KeyInfo:
-        """For those who administer."""
+        """For administrators."""
         record = self.record
         return KeyInfo(
             id=record.id,
@@ -216,7 +217,7 @@ class KnownKey:
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """What is in keys.json."""
+    """The content of keys.json."""
 
     keys: Mapping[str, Sequence[KeyRecord]]  # by id, those that are not revoked
     revoked: Mapping[KeyName, RevokedHere]
@@ -234,14 +235,15 @@ class Here:
 
 
 class KeyStore:
-    """The keys as a node sees them: of the mesh, and of commands on this machine. Used from its event loop."""
+    """The keys as a node sees them: those of the mesh, and those of commands on this machine. Used from its event
+    loop."""
 
     def __init__(self, data: Path) -> None:
         """Blocks. Raise StorageError if a file is damaged."""
         self._data = data
         self.mesh = MeshKeys()
-        self.problem: str | None = None  # why keys.json cannot be read any more; the keys are those of before
-        self.distrusted: str | None = None  # why no key is good at the moment
+        self.problem: str | None = None  # why keys.json can no longer be read; the keys are those from before
+        self.distrusted: str | None = None  # why no key is valid at the moment
         self._stamp = stamp_of(data / FILE)
         self._here = Here.read(data)
         self._reading = asyncio.Lock()
@@ -249,7 +251,7 @@ class KeyStore:
             self.mesh.merge(statement, statement.known_s)
 
     def known(self, key_id: str) -> list[KnownKey]:
-        """All records of that id that count, the mesh's first."""
+        """All records with that id that count, the mesh's first."""
         of_mesh = [
             KnownKey(made.key, made.signer, made.by, statement.known_s)
             for made, statement in self.mesh.made(key_id)
@@ -269,7 +271,7 @@ class KeyStore:
         return tuple(sorted(found, key=lambda each: (each.created_s, each.id)))
 
     def may_publish(self, owner: str, topic: Topic, now_s: float) -> bool:
-        """Whether some key of an owner is good and has this right: for what goes on in the owner's name."""
+        """Whether some key of an owner is valid and has this right, for work in the owner's name."""
         if self.distrusted is not None:
             return False
         return any(
@@ -279,7 +281,7 @@ class KeyStore:
         )
 
     def candidates(self, key_id: str) -> list[KeyRecord]:
-        """Keys that somebody who shows this id may mean: one, but for ids that are numbers."""
+        """Keys that a caller with this id may mean: one, except for ids that are numbers."""
         found: dict[KeyName, KeyRecord] = {}
         for known in self.known(key_id):
             found.setdefault(known.record.key_name, known.record)
@@ -293,7 +295,7 @@ class KeyStore:
     async def look(self) -> None:
         """Read keys.json again if it has changed, in a thread: it may be long."""
         async with self._reading:
-            stamp = stamp_of(self._data / FILE)  # before reading: a change in between is seen next time
+            stamp = stamp_of(self._data / FILE)  # before reading: a change in between is noticed next time
             if stamp == self._stamp:
                 self.problem = None
                 return
@@ -306,7 +308,7 @@ class KeyStore:
 
     @property
     def here(self) -> Here:
-        """What commands on this machine did; another object once the file was read again."""
+        """What commands on this machine did; a new object once the file was read again."""
         return self._here
 
 
@@ -314,7 +316,7 @@ class KeyStore:
 
 
 def read_statements(data: Path) -> list[Statement]:
-    """What the node believed when it ran last. Raise StorageError if the file is damaged."""
+    """What the node believed when it last ran. Raise StorageError if the file is damaged."""
     found = read_private(data / MESH_FILE, MESH_FILE_BYTES_MAX)
     if found is None:
         return []
@@ -332,7 +334,7 @@ def read_statements(data: Path) -> list[Statement]:
 
 
 def write_statements(data: Path, statements: Iterable[Statement]) -> None:
-    """Replace the file. A statement at a time: the interpreter is free for others in between."""
+    """Replace the file, one statement at a time, so that other threads can run in between."""
     chains: dict[bytes, str] = {}
     lines: list[bytes] = []
     for each in statements:

@@ -1,11 +1,11 @@
-"""All statements on API keys that a node believes, merged: in whatever order they come, nodes end up with the same.
+"""All statements about API keys that a node believes, merged: in whatever order they come, nodes end up with the same.
 
-Keys are never changed, so two rules are enough. A key that was revoked stays revoked, whatever else is said of it. And
-of two statements about the same, the later one counts (the greater digest if the times are the same); of two
-revocations the one that is kept longer.
+Keys never change, so two rules are enough. A revoked key stays revoked, whatever else is said about it. And of two
+statements about the same, the later one counts (the greater digest if the times are equal); of two revocations, the one
+that is kept longer.
 
-For comparing with others at little cost, statements are in 256 buckets by a hash of what they are about; a bucket has a
-digest, and there is one over all of those.
+To make comparing cheap, statements are in 256 buckets by a hash of what they are about; each bucket has a digest, and
+one digest covers all of these.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from weft.limits import MIB
 from weft.security.api_keys import KeyName
 from weft.security.key_statements import KeyMade, KeyRevoked, Said, Statement, StatementSlot
 
-API_KEYS_MAX: Final = 10_000  # in a mesh: looked up by id, so only what is kept and sent grows
+API_KEYS_MAX: Final = 10_000  # in a mesh: they are looked up by id, so only storage and traffic grow
 MADE_BYTES_MAX: Final = 32 * MIB  # of their statements: 10,000 keys with a few rights each take 24
-REVOKED_MAX: Final = 10_000  # those that end first go, then the oldest: who missed them could bring such a key back
+REVOKED_MAX: Final = 10_000  # those that end first go, then the oldest: a node that missed them could revive a key
 BUCKETS: Final = 256
 DIGEST_BYTES: Final = 8
 NOTHING: Final = bytes(DIGEST_BYTES)  # the digest of an empty bucket
@@ -31,7 +31,7 @@ ENDED_KEPT_S: Final = 30 * 86_400
 
 
 class MergeOutcome(Enum):
-    """Of a merge."""
+    """The outcome of a merge."""
 
     NEW = "new"
     KNOWN = "known"  # or overruled by what is known
@@ -39,7 +39,7 @@ class MergeOutcome(Enum):
 
 
 class MeshKeys:
-    """Times are Unix seconds. Nobody else changes the statements, so what ``made`` gives stays the same object."""
+    """Times are Unix seconds. Nobody else changes the statements, so what ``made`` returns stays the same object."""
 
     def __init__(self) -> None:
         self._made: dict[str, dict[StatementSlot, Statement]] = {}  # by id
@@ -48,13 +48,13 @@ class MeshKeys:
         self.marks: set[bytes] = set()  # of all statements, for others to look at
         self._buckets: list[dict[StatementSlot, Statement]] = [{} for _ in range(BUCKETS)]
         self._digests: list[bytes | None] = [NOTHING] * BUCKETS  # None: to be computed again
-        self._count = 0  # of keys that were made
+        self._count = 0  # how many keys were made
         self._bytes = 0  # of their statements
 
     # --- what is known -------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Keys that are not revoked."""
+        """The number of keys that are not revoked."""
         return self._count
 
     @property
@@ -62,8 +62,8 @@ class MeshKeys:
         return len(self._revoked)
 
     def made(self, key_id: str) -> list[tuple[KeyMade, Statement]]:
-        """Whoever made a key of that id; the earliest first. More than one only for ids that are numbers, and for keys
-        that were copied by hand before."""
+        """The makers of a key with that id, the earliest first. There is more than one only for ids that are numbers,
+        and for keys that were copied by hand."""
         found = [(said, each) for each in self._made.get(key_id, {}).values() if isinstance(said := each.said, KeyMade)]
         return sorted(found, key=lambda each: (each[0].key.created_s, each[0].signer, each[1].order))
 
@@ -80,7 +80,7 @@ class MeshKeys:
     # --- comparing -----------------------------------------------------------------------------------------------
 
     def bucket(self, number: int) -> list[Statement]:
-        """In an order of its own."""
+        """In a fixed order."""
         return [each for _, each in sorted(self._buckets[number].items())]
 
     def digests(self) -> tuple[bytes, ...]:
@@ -112,12 +112,12 @@ class MeshKeys:
         return MergeOutcome.NEW
 
     def forget(self, statements: Iterable[Statement]) -> None:
-        """Let go of these, which are known."""
+        """Forget these, which are known."""
         for each in statements:
             self._drop(each)
 
     def forget_ended(self, now_s: float) -> int:
-        """Let go of keys that ended long ago; how many statements that were."""
+        """Forget keys that ended long ago; return how many statements that were."""
         ended = [each for each in self.statements() if has_ended(each.said, now_s)]
         self.forget(ended)
         return len(ended)
@@ -184,7 +184,7 @@ def has_ended(said: Said, now_s: float) -> bool:
 
 
 def merged(statements: Iterable[Statement], now_s: float) -> MeshKeys:
-    """What somebody knows who has heard these."""
+    """What a node knows that has heard these."""
     keys = MeshKeys()
     for each in statements:
         keys.merge(each, now_s)

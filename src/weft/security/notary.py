@@ -1,7 +1,7 @@
-"""Signing what a node says of itself, with the key of its certificate, and checking what others signed (SEC-06).
+"""Signing what a node says about itself, with the key of its certificate, and checking what others signed (SEC-06).
 
-A signature comes with the certificate it was made with: whoever checks it needs the root of the mesh and nothing else.
-Who signs says what for, in the bytes that are signed: a signature for one thing is worth nothing for another.
+A signature comes with its certificate, so checking it needs only the root of the mesh. The signed bytes say what the
+signature is for, so a signature for one thing is useless for another.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from weft.security.verification import Usage, check_node, check_time, verify_unt
 from weft.wire.mesh.signatures import Signature
 
 ALGORITHM: Final = ec.ECDSA(hashes.SHA256())
-CHAINS_KEPT_MAX: Final = 4096  # certificates that were found good: of all members, and of a few that were renewed
+CHAINS_KEPT_MAX: Final = 4096  # certificates that were found valid: of all members, and of a few that were renewed
 
 
 class Notary(Protocol):
     @property
     def signs(self) -> bool:
-        """Whether there are keys in this mesh."""
+        """Whether this mesh has keys."""
 
     def sign(self, what: bytes) -> Signature: ...
 
     def is_signed_untrusted(self, by: str, what: bytes, signature: Signature) -> bool:
-        """Whether this node of the mesh has signed it, with a certificate that is good now."""
+        """Whether this node of the mesh has signed it, with a certificate that is valid now."""
 
 
 class NoNotary:
-    """Of a mesh without keys: nothing is signed, and everything is believed."""
+    """For a mesh without keys: nothing is signed, and everything is believed."""
 
     signs = False
 
@@ -51,7 +51,7 @@ class NoNotary:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A certificate of this mesh: it is good between these two."""
+    """A certificate of this mesh: it is valid between these two times."""
 
     leaf: x509.Certificate
     identity: Identity
@@ -59,7 +59,7 @@ class _Known:
 
 
 class CertificateNotary:
-    """``current`` tells our credentials of now; ``clock`` is Unix time."""
+    """``current`` returns our current credentials; ``clock`` is Unix time."""
 
     signs = True
 
@@ -88,7 +88,7 @@ class CertificateNotary:
         return True
 
     def _know_untrusted(self, chain_pem: bytes, now_s: float) -> _Known:
-        """Checking a chain takes ten times as long as checking a signature, so those that are good are remembered."""
+        """Checking a chain takes ten times as long as checking a signature, so valid ones are cached."""
         known = self._known.pop(chain_pem, None)
         if known is None:
             identity = verify_untrusted(chain_pem, self._current().root_pem, Usage.SERVER, now_s)

@@ -1,4 +1,4 @@
-"""What a key may make and send at most. It is kept with the key; nodes count (``weft.port.quotas``)."""
+"""What a key may make and send at most. It is stored with the key; nodes count (``weft.port.quotas``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.limits import OFFSET_MAX
 
 
 class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """None: as the node's settings say, and where they say nothing, without a bound."""
+    """None: as the node's settings say; without a setting, unbounded."""
 
     topics: int | None = None
     groups: int | None = None
@@ -27,7 +27,7 @@ class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
                 raise ValueError(f"a quota is a number above 0: {name}={value}")
 
     def said(self) -> dict[str, int]:
-        """What it says, by name."""
+        """What it sets, by name."""
         values = {name: getattr(self, name) for name in self.__struct_fields__}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -39,7 +39,7 @@ UNLIMITED: Final = Quota()
 
 
 def quota_of(said: Mapping[str, int]) -> Quota | None:
-    """None if it says nothing; raise UsageError for what is no quota."""
+    """None if it sets nothing; raise UsageError for an invalid quota."""
     try:
         return msgspec.convert(said, Quota) if said else None
     except msgspec.ValidationError as error:
@@ -47,7 +47,7 @@ def quota_of(said: Mapping[str, int]) -> Quota | None:
 
 
 def parse_quota(texts: Iterable[str]) -> Quota | None:
-    """``topics=100``, ``events_per_s=1000``, and so on; None if there are none."""
+    """Parse ``topics=100``, ``events_per_s=1000``, and so on; None if there are none."""
     said: dict[str, int] = {}
     for text in texts:
         name, _, number = text.partition("=")

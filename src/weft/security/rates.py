@@ -9,7 +9,7 @@ from weft.doors.sources import source_of
 FAILURES_BURST: Final = 10  # wrong keys or tokens of one source before it has to wait
 FAILURES_PER_S: Final = 0.1  # after that
 FAILURE_SOURCES_MAX: Final = 10_000  # remembered; those that failed longest ago go first
-GUESSES_BURST: Final = 100  # wrong keys of one source, whichever they are for: 10 s of a core
+GUESSES_BURST: Final = 100  # wrong keys of one source, for any keys: 10 s of a core
 GUESSES_PER_S: Final = 2.0  # after that: a fifth of a core
 
 __all__ = ["FailureLimiter", "source_of"]

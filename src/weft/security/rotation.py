@@ -20,7 +20,7 @@ from weft.security.renewal import Renewer
 
 
 class Source(Protocol):
-    """Where new certificates come from; raises a WeftError when there is none to be had. Called in a thread."""
+    """Where new certificates come from; raises a WeftError when none can be had. Called in a thread."""
 
     def renew(self, current: Credentials, now_s: float) -> Credentials: ...
 
@@ -55,10 +55,7 @@ class LocalSource:
 
 
 class Rotation:
-    """``run`` renews until it is cancelled. Every new certificate is kept before it is told of.
-
-    ``clock`` tells Unix time, ``chance`` a random number from 0 to 1; ``sleep`` is ``asyncio.sleep`` but in tests.
-    """
+    """``run`` renews until it is cancelled. Every new certificate is stored before anybody is told."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ HIDDEN = "Secret(***)"
 
 
 class Secret(Generic[AnyStr]):
-    """Shows itself to nobody who does not call ``reveal``: not in a repr, an error, a log line or a pickle."""
+    """Reveals itself only through ``reveal``: not in a repr, an error, a log line or a pickle."""
 
     __slots__ = ("_value",)
 

@@ -1,7 +1,7 @@
 """One-time enrolment tokens, as step-ca's JWK provisioner has them (SEC-01).
 
-A token says: whoever presents this may have a certificate for these names, within five minutes, once. It also names the
-CA (``aud``) and its root (``sha``), so that a new node needs nothing but the token.
+A token says: its bearer may have a certificate for these names, within five minutes, once. It also names the CA
+(``aud``) and its root (``sha``), so that a new node needs nothing but the token.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Claims(msgspec.Struct, frozen=True):
 
     @property
     def ca(self) -> CaUrl:
-        """Where the token is good for; raise TokenRefused if it does not say."""
+        """The CA for which the token is valid; raise TokenRefused if it does not say."""
         for text in self.audiences:
             if (audience := parse_audience(text)) and audience[1] in SIGN_PATHS:
                 return audience[0]
@@ -114,7 +114,8 @@ class Provisioner:
 
 
 def read_token_file(file: Path) -> Secret[str]:
-    """The token in a file that nobody else can read; raise UsageError if there is none, StorageError."""
+    """The token in a file that nobody else can read; raise UsageError if there is none, StorageError if others can read
+    it."""
     text = read_private(file)
     if text is None:
         raise UsageError(f"there is no file {file} with a token")
@@ -122,7 +123,7 @@ def read_token_file(file: Path) -> Secret[str]:
 
 
 def read_token_untrusted(token: Secret[str]) -> Claims:
-    """What a token says, for whoever was given it; raise only TokenRefused."""
+    """What a token says, for the one to whom it was given; raise only TokenRefused."""
     claims = _read(claims_untrusted(token.reveal()))
     if claims.sha and not FINGERPRINT.fullmatch(claims.sha):
         raise TokenRefused("the token's root fingerprint is not 64 hexadecimal digits")

@@ -88,7 +88,7 @@ class Trust:
     names: tuple[DeviceNames, ...] = ()  # devices that are not here may use every name
 
     def fill(self, store: emm.TrustStore, before: Trust) -> None:
-        """Bring a store that holds ``before`` to what is here. Keys that it pinned since then stay."""
+        """Bring a store that holds ``before`` up to date. Keys that it pinned since then stay."""
         kept = set(map(_slot, self.devices))
         for each in before.devices:
             if _slot(each) not in kept:
@@ -278,7 +278,7 @@ def _change(data: Path, change: Callable[[Trust], Trust]) -> None:
 
 
 class TrustFile:
-    """The file as a running node sees it; ``problem`` says why it cannot be read any more, although it could."""
+    """The file as a running node sees it; ``problem`` says why it can no longer be read."""
 
     def __init__(self, data: Path, now_s: float) -> None:
         """Raise StorageError if the file is damaged. Times are of a monotonic clock."""

@@ -18,7 +18,7 @@ FILE: Final = "used-tokens"
 
 
 class UsedTokens:
-    """A line per token in a file: when it expires, and its id. Appended to, and written anew at every start."""
+    """A line per token in a file: when it expires, and its id. Appended to, and rewritten at every start."""
 
     def __init__(self, directory: Path, now_s: float) -> None:
         self._path = directory / FILE

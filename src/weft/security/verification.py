@@ -29,7 +29,7 @@ CHAIN_DEPTH_MAX: Final = 4  # a root, an intermediate; companies have one more
 
 
 class Usage(Enum):
-    """What a certificate is presented for. Whoever may serve may connect as well."""
+    """What a certificate is presented for. A server may connect as well."""
 
     CLIENT = "client"
     SERVER = "server"
@@ -42,7 +42,7 @@ USAGES: Final = {
 
 
 def verify_untrusted(chain_pem: bytes, roots_pem: bytes, usage: Usage, now_s: float) -> Identity:
-    """Who presents this chain (leaf first); raise only CertificateRefused. ``now_s`` is Unix time."""
+    """The identity that presents this chain (leaf first); raise only CertificateRefused. ``now_s`` is Unix time."""
     chain = read_chain_untrusted(chain_pem)
     leaf = chain[0]
     check_time(leaf, now_s)
@@ -95,7 +95,7 @@ def _check_usage(leaf: x509.Certificate, usage: Usage) -> None:
 def _check_issuer(
     leaf: x509.Certificate, between: list[x509.Certificate], roots: list[x509.Certificate], now_s: float
 ) -> None:
-    # As a client in every case: a server's host name is the business of whoever dialled it.
+    # As a client in every case: checking a server's host name is up to the dialler.
     verifier = (
         PolicyBuilder().store(Store(roots)).time(moment(now_s)).max_chain_depth(CHAIN_DEPTH_MAX).build_client_verifier()
     )

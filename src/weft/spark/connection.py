@@ -84,7 +84,7 @@ class Connection:
         key = (os.getpid(), nodes or self.addresses(), access)
         with _LOCK:
             client = _CLIENTS.get(key)
-            if client is None or client.is_closed:  # by somebody who should not have
+            if client is None or client.is_closed:  # by code that should not have closed it
                 client = _CLIENTS[key] = access.connect(key[1])
             return client
 

@@ -53,7 +53,8 @@ class Held:
         return max(copy.end for copy in self.copies)
 
     def next_from(self, offset: int) -> int:
-        """The first event from ``offset`` on that some node has; if there is none, the end of the stream. Not back."""
+        """The first event from ``offset`` on that some node has; if there is none, the end of the stream. It never goes
+        back."""
         there = (max(copy.first, offset) for copy in self.copies if max(copy.first, offset) < copy.end)
         return min(there, default=max(offset, self.latest))
 
@@ -74,7 +75,7 @@ Holdings = Mapping[Place, Held]
 
 
 def union(found: Mapping[str, Sequence[StreamPositions]]) -> dict[Place, Held]:
-    """What nodes have together, from what each of them said."""
+    """What nodes have together, from what each of them reported."""
     said: dict[Place, list[tuple[str, StreamPositions]]] = {}
     for address, streams in found.items():
         for each in streams:

@@ -85,7 +85,7 @@ def _major(program: Path) -> int | None:
 
 
 def _wrapped(java: Java, cache: Path) -> Path:
-    """A Java home whose ``java`` is the script. Written anew each time: the wheel may have moved."""
+    """A Java home whose ``java`` is the script. It is written again each time, because the wheel may have moved."""
     home = cache / f"java-{java.major}"
     script = home / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)

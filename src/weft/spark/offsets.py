@@ -22,7 +22,7 @@ from weft.model import Epoch, NodeId, Position, Stream, Topic, parse_node_id, pa
 from weft.model.stream import check_place
 from weft.spark.option_values import BadOption
 
-EARLIEST: Final = -2  # in options only, as in those of the Kafka source
+EARLIEST: Final = -2  # in options only, as in the Kafka source
 LATEST: Final = -1
 MILLISECONDS_MAX: Final = 253_402_300_799_999  # the year 9999, where Python's dates end
 SPARK_TIMES_MAX: Final = 64  # different ones in an option: each is a call to every node

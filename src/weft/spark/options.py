@@ -26,7 +26,7 @@ from weft.spark.selection import Selection, parse_assigned, parse_selection
 SPARK_PARTITIONS_MAX: Final = 100_000  # tasks of one job; Spark's scheduler gets slow before that
 SCHEMA_VERSION_MAX: Final = 1_000_000  # of one schema: a new one every minute for two years
 SPARK_TRIGGER_DELAY_S: Final = 900.0  # as the Kafka source waits for minOffsetsPerTrigger
-SPARK_TRIGGER_DELAY_S_MAX: Final = 86_400.0 * 365  # a year: who waits for longer has stopped
+SPARK_TRIGGER_DELAY_S_MAX: Final = 86_400.0 * 365  # a year: a longer delay means that it has stopped
 
 
 Edge = Literal["earliest", "latest"]

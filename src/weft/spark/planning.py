@@ -14,7 +14,7 @@ from weft.spark.options import SPARK_PARTITIONS_MAX
 
 SPARK_PARTITION_BYTES: Final = 64 * MIB  # of one task: a quarter of a second, and little to do again when it fails
 SPARK_PARTITION_BYTES_MIN: Final = 1 * MIB  # less is not worth a task, unless option minPartitions asks for more
-SPARK_PARTITIONS: Final = 8  # tasks for what is worth them, unless option minPartitions asks for more
+SPARK_PARTITIONS: Final = 8  # tasks for large amounts, unless the option minPartitions asks for more
 
 
 class DataLoss(UsageError):
@@ -52,7 +52,7 @@ class Range:
 
 
 def losses(offsets: Offsets, held: Holdings) -> list[Loss]:
-    """What is not there any more of what comes next."""
+    """What is missing of the events that come next."""
     found = []
     for place, offset in sorted(offsets.items()):
         if place not in held:
@@ -105,7 +105,8 @@ def is_worth_waiting(new_events: int, events_min: int | None, waited_s: float, d
 
 
 def fair_shares(wanted: Mapping[Place, int], limit: int) -> dict[Place, int]:
-    """Who wants little gets it, the others share the rest evenly. With too little for all, who wants most is served."""
+    """Small wishes are granted, and the others share the rest evenly. If there is too little for all, the largest wish
+    is served."""
     shares = {}
     ordered = sorted(wanted, key=lambda place: (wanted[place], place))
     for number, place in enumerate(ordered):

@@ -122,7 +122,7 @@ def _bytes_of(rows: pa.RecordBatch) -> int:
 
 
 def _parts(batch: ReceivedBatch) -> Iterator[ReceivedBatch]:
-    """Equal parts, none of them too large."""
+    """Equal parts, none of which is too large."""
     count = len(batch)
     parts = max(-(-count // SPARK_BATCH_ROWS), -(-_bytes_of(batch.record_batch) // SPARK_BATCH_BYTES))
     if parts <= 1:

@@ -76,7 +76,7 @@ def _ordered(patterns: Iterable[Pattern]) -> list[Pattern]:
 
 
 def _counting(selected: Pattern, known: Sequence[Pattern]) -> Iterable[Pattern]:
-    """What comes behind one that is for all of these topics counts for none of them."""
+    """A pattern behind one that covers all of these topics counts for none of them."""
     for each in known:
         if overlaps(each, selected):
             yield each
@@ -110,7 +110,7 @@ def _version(record: TopicSchema, number: int) -> SchemaVersion:
 
 
 def read_schema_file(name: str) -> TypedPattern:
-    """A schema for all topics; its kind is told by the file's ending. UsageError."""
+    """A schema for all topics; the file's ending says which kind it is. UsageError."""
     path, kind = find_file(name), kind_of_file(name)
     try:
         with path.open("rb") as file:

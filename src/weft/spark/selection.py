@@ -44,7 +44,7 @@ class Selection:
         return tuple(found)
 
     def unmatched(self, topics: Iterable[Topic]) -> list[Pattern]:
-        """The patterns that none of these topics is selected by."""
+        """The patterns that select none of these topics."""
         there = set(topics)
         return [pattern for pattern in self.patterns if not any(matches(pattern, topic) for topic in there)]
 

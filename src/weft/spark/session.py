@@ -111,6 +111,6 @@ def _check_connect() -> None:
 
 
 def _quiet(log_level: str) -> None:
-    """Spark's Java reads this when it starts. Who has set something of the kind is left alone."""
+    """Spark's Java reads this when it starts. An existing setting of this kind is left alone."""
     if SUBMIT_VARIABLE not in os.environ and "SPARK_CONF_DIR" not in os.environ:
         os.environ[SUBMIT_VARIABLE] = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} -Dweft.spark.log={log_level}"

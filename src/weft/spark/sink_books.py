@@ -105,14 +105,15 @@ class Books:
         )
 
     def _records(self, stream: Stream, epoch: int, first: int) -> Iterator[Record]:
-        """Our records from there on. Others are none of ours: of an old key, or of somebody who guessed the name."""
+        """Our records from there on. Others do not count: they are from an old key, or from somebody who guessed the
+        name."""
         for payload in payloads(self.client, stream, epoch, first, None):
             with suppress(OthersDecision):
                 yield decode_untrusted(unseal_untrusted(payload, self.secret))
 
 
 def _said_before(error: SequenceReused) -> Receipt:
-    """The place of what was said first, by what the node says of it."""
+    """The place of the first decision, from the node's answer."""
     try:
         place = parse_event_id(str(error.facts.get("kept_at")))
     except BadName:

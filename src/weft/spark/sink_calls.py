@@ -17,7 +17,7 @@ PAYLOAD: Final = ("payload",)
 
 
 class StagingLost(StorageError):
-    """A write was decided, and what it consists of is not there any more."""
+    """A write was decided, and its staged rows are gone."""
 
 
 def put(client: Client, topic: Topic, payload: bytes) -> Future[Receipt]:

@@ -63,7 +63,7 @@ def commit_unnamed(client: Client, writing: Writing, tasks: Iterable[Staged], co
 
 
 def _check_rights(client: Client, decided: Decided) -> None:
-    """All topics of a write, or none of it is decided or published."""
+    """The caller needs the rights to all topics of a write, or none of it is decided or published."""
     try:
         check_publish(client, sorted({topic for topic, _ in decided.targets}))
     except NotAllowed as error:

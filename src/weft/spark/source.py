@@ -165,7 +165,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """One limit is all that Spark takes; the other is kept to beside it."""
+        """Spark takes only one limit; the other is applied in addition."""
         if self._options.events_max is not None:
             return ReadMaxRows(self._options.events_max)
         return ReadAllAvailable() if self._options.bytes_max is None else ReadMaxBytes(self._options.bytes_max)
@@ -312,7 +312,7 @@ def _when(where: Where) -> When:
 
 
 def _warn(options: SourceOptions, survey: Survey, advice: str = "") -> None:
-    """Say what is not read, and what there is none of. This process' standard error is that of the driver."""
+    """Warn of what is not read, and of what does not exist. This process' standard error is that of the driver."""
     wants_members = options.members is not Members.NAMED
     if unread := [each for each in survey.unread() if wants_members or each.address in survey.silent]:
         nodes = listed(list(map(str, unread)))

@@ -1,14 +1,13 @@
 """Stage, decide, apply: how a write becomes exactly one, however often Spark tries. Pure; ``sink_steps`` does it.
 
 1. Tasks **stage**: each makes batches of its rows, ready for their topics, and puts them as events into
-   ``weft.staging.<owner>.<id>``. What a failed, repeated or speculative task leaves there is garbage, because nobody
-   names it.
-2. The driver **decides**: one event in ``weft.decisions.<owner>.<id>`` lists what counts, by offsets. It carries the
-   number of the write as its producer's sequence, so the node itself sees to it that there is one decision for each
-   write: who comes second is refused, is told where the first is, and goes by that.
-3. The driver **applies** the decision: it publishes the listed batches, each under a sequence that follows from the
-   write and its place in the list. The node knows those it has, so a second application adds only what is missing.
-   At the end a second event says that it is done, and then nothing of what was staged is needed any more.
+``weft.staging.<owner>.<id>``. What a failed, repeated or speculative task leaves there is garbage, because nobody names
+it. 2. The driver **decides**: one event in ``weft.decisions.<owner>.<id>`` lists what counts, by offsets. It carries
+the number of the write as its producer's sequence, so the node itself sees to it that there is one decision for each
+write: who comes second is refused, is told where the first is, and goes by that. 3. The driver **applies** the
+decision: it publishes the listed batches, each under a sequence that follows from the write and its place in the list.
+The node knows those it has, so a second application adds only what is missing. At the end a second event says that it
+is done, and from then on nothing of what was staged is needed.
 
 All of it happens at one node: what it knows about producers is its own. The id is that of a streaming query, or is
 made of the name that an application gave its writes. The owner is the name of the job's API key, as its node tells it:
@@ -115,7 +114,8 @@ class Writing:
         return _digest("decide", self.id)[:PRODUCER_BYTES]
 
     def applier(self, secret: bytes) -> bytes:
-        """The producer of what is published to the targets. Who could guess it could use up its sequences there."""
+        """The producer of what is published to the targets. Somebody who could guess it could use up its sequences
+        there."""
         return hmac_digest(secret, _digest("apply", self.id), "sha256")[:PRODUCER_BYTES]
 
 
@@ -204,7 +204,7 @@ def _check(decided: Decided) -> None:
 
 
 def seal(data: bytes, secret: bytes) -> bytes:
-    """Bytes as the payload of an event, and that they come from who has the secret."""
+    """Bytes as the payload of an event, with proof that they come from the owner of the secret."""
     if len(data) > EVENT_PAYLOAD_BYTES_MAX - SEAL_BYTES:
         raise UsageError("too much for one write: write less at a time", bytes=len(data), limit=EVENT_PAYLOAD_BYTES_MAX)
     return hmac_digest(secret, data, "sha256") + data

@@ -148,7 +148,7 @@ class Surveyor:
         return Survey(answers, {address: error for address, error in self._silent.items() if address in wanted})
 
     def _learned(self, survey: Survey) -> list[str]:
-        """Take up members that are new or have moved, and let go of those that are none any more; who is new."""
+        """Add members that are new or have moved, and drop those that are members no longer; return the new ones."""
         missing = survey.missing_members()
         self._others = {node: at for node, at in self._others.items() if node in missing or at in survey.answers}
         new: list[str] = []
@@ -161,7 +161,7 @@ class Surveyor:
         return new
 
     def _asked(self, addresses: Iterable[str], when: When, *, patient: bool) -> dict[str, NodePositions]:
-        """What these nodes say, all of them asked at once; who does not answer is then among the silent."""
+        """What these nodes say, all asked at once; those that do not answer are listed as silent."""
         asked = Question(when, self.history)
         late = {address: self._node(address).take_late(asked) for address in addresses}
         for address in (address for address, said in late.items() if said is not None):

@@ -64,7 +64,7 @@ class TypedTopics:
     patterns: tuple[TypedPattern, ...]
 
     def columns(self) -> pa.Schema:
-        """Those of all schemas by their names; SchemaConflict if two of one name cannot be one column."""
+        """The columns of all schemas by their names; SchemaConflict if two of one name cannot be one column."""
         found: dict[str, pa.DataType] = {}
         known: dict[str, tuple[str, TypedPattern]] = {}
         for each in self.patterns:

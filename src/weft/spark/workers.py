@@ -50,7 +50,7 @@ def is_chosen(environ: Mapping[str, str]) -> bool:
 
 
 def _written(cache: Path, python: str) -> Path:
-    """The script, by what it starts: runs of several environments do not meet. Whole at any time."""
+    """The script, named by what it starts, so that runs in several environments do not meet. It is always complete."""
     text = SCRIPT.format(python=python)
     script = cache / "workers" / sha256(text.encode()).hexdigest()[:16] / "python"
     if not script.exists():

@@ -28,7 +28,7 @@ def mesh(
     settings: Mapping[str, object] | None = None,
 ) -> Mesh:
     """A mesh to enter with ``async with``; see ``Mesh``."""
-    from weft.testing.live_mesh import Mesh  # with gRPC and all that; the simulation needs none of it
+    from weft.testing.live_mesh import Mesh  # with gRPC and all its parts; the simulation needs none of it
 
     return Mesh(nodes, links, settings)
 

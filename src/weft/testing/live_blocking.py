@@ -15,7 +15,7 @@ from weft.testing.live_mesh import SETTLE_TIMEOUT_S, Mesh
 
 
 class BlockingMesh:
-    """As ``Mesh``, with ``with``. Its clients are those of ``weft.sync``."""
+    """Like ``Mesh``, but for ``with``. Its clients come from ``weft.sync``."""
 
     def __init__(
         self,

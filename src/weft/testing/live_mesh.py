@@ -1,4 +1,4 @@
-"""A mesh of real nodes in this process, for the tests of whoever builds on Weft, with faults to throw at it.
+"""A mesh of real nodes in this process, for tests of programs that use Weft, with faults to inject.
 
 Nodes have temporary directories and free ports on loopback. Every link between two nodes goes over a wire that can be
 cut. docs/testing-with-weft.md shows how to use it.
@@ -26,7 +26,7 @@ from weft.testing.wires import Wire
 POLL_S: Final = 0.01
 SETTLE_TIMEOUT_S: Final = 20.0
 
-# A test has no time to wait for what a mesh in production can wait for. Nobody dials around a wire that was cut.
+# A test has no time for waits that suit production. Nobody dials around a wire that was cut.
 SETTINGS: Final[Mapping[str, object]] = {
     "insecure": True,
     "listen.admin": "127.0.0.1:0",

@@ -10,7 +10,8 @@ CHUNK_BYTES: Final = 1 << 16
 
 
 class Wire:
-    """Who dials ``address`` gets to the target, as long as the wire is whole. ``target`` may be set later, and anew."""
+    """A client that dials ``address`` gets to the target, as long as the wire is whole. ``target`` may be set later,
+    and changed."""
 
     def __init__(self) -> None:
         self.address = ""

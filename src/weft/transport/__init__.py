@@ -1,2 +1,2 @@
-"""Sockets: what the pure rooms decide is carried out here. One package per transport; ``addresses`` and ``backoff`` are
-for all of them."""
+"""Sockets: this room carries out what the pure rooms decide. There is one package per transport; all of them use
+``addresses`` and ``backoff``."""

@@ -21,14 +21,14 @@ class BadAddress(UsageError):
 
 
 class Address(NamedTuple):
-    """Where to listen, or whom to dial. A tuple, so that it goes to socket calls as it is."""
+    """Where to listen, or what to dial. It is a tuple, so that socket calls take it as it is."""
 
     host: str
     port: int
 
     @property
     def is_loopback(self) -> bool:
-        """Whether nobody outside this machine can get there. Of names, only ``localhost`` is known to be so."""
+        """Whether only this machine can reach it. Of names, only ``localhost`` is known to be local."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
@@ -36,7 +36,7 @@ class Address(NamedTuple):
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it means every address of this machine, which is nowhere for others."""
+        """Whether it means every address of this machine, which means nothing to other machines."""
         try:
             return ip_address(self.host).is_unspecified
         except ValueError:
@@ -47,7 +47,7 @@ class Address(NamedTuple):
 
 
 def parse_address_or_host(text: str, port: int) -> Address:
-    """HOST:PORT, or HOST alone for the port that the protocol has anyway; BadAddress."""
+    """Parse HOST:PORT, or HOST alone for the protocol's own ``port``; BadAddress."""
     try:
         return parse_address(text)
     except BadAddress:
@@ -57,7 +57,8 @@ def parse_address_or_host(text: str, port: int) -> Address:
 
 
 def parse_address(text: str) -> Address:
-    """``127.0.0.1:7400``, ``node-b.example.org:7400`` or ``[::1]:7400``, or BadAddress. Port 0 is any free one."""
+    """Parse ``127.0.0.1:7400``, ``node-b.example.org:7400`` or ``[::1]:7400``, or raise BadAddress. Port 0 takes any
+    free port."""
     found = HOST_AND_PORT.fullmatch(text)
     if not found:
         raise BadAddress(f"{quoted(text)} is not HOST:PORT, like 127.0.0.1:7400 or [::1]:7400")

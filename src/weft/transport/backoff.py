@@ -1,4 +1,5 @@
-"""How long to wait before dialling again: twice as long each time up to a limit, not all at once (PL-01, EXM-10)."""
+"""How long to wait before dialling again: twice as long each time, up to a limit, and not all nodes at once (PL-01,
+EXM-10)."""
 
 from __future__ import annotations
 
@@ -6,11 +7,11 @@ from typing import Final
 
 from weft.membership import Chance
 
-DOUBLINGS_MAX: Final = 32  # from a millisecond to weeks: no limit is beyond that
+DOUBLINGS_MAX: Final = 32  # from a millisecond to weeks: no limit is higher
 
 
 class Backoff:
-    """One address's. ``jitter`` is the share of a delay that chance may take away: 0 for none, 1 for all of it."""
+    """For one address. ``jitter`` is the share of a delay that chance may remove: 0 for nothing, 1 for all of it."""
 
     def __init__(self, least_s: float, most_s: float, jitter: float, chance: Chance) -> None:
         self._least_s = least_s
@@ -21,7 +22,7 @@ class Backoff:
 
     @property
     def ceiling_s(self) -> float:
-        """The next delay, before chance takes its share."""
+        """The next delay, before chance shortens it."""
         return min(self._most_s, self._least_s * 2.0 ** min(self._failures, DOUBLINGS_MAX))
 
     def next_s(self) -> float:
@@ -31,6 +32,6 @@ class Backoff:
         return delay_s
 
     def on_lived(self, lived_s: float) -> None:
-        """A link stood for so long. One that breaks sooner than we waited for it does not start the delays anew."""
+        """A link stood for so long. A link that breaks sooner than we waited for it does not reset the delays."""
         if lived_s >= self.ceiling_s:
             self._failures = 0

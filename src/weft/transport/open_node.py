@@ -1,5 +1,5 @@
-"""How a node of a datagram protocol is opened and closed: its UDP socket, its QUIC connections and its timer, around a
-session without any of them."""
+"""Opening and closing a node of a datagram protocol: its UDP socket, its QUIC connections and its timer, around a
+session that has none of these."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHANCE: Final = SystemRandom()
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """Where a node listens. Without ``udp`` nothing ever leaves it in the clear."""
+    """Where a node listens. Without ``udp``, nothing leaves it unencrypted."""
 
     udp: HostAndPort | None
     quic: HostAndPort | None
@@ -37,7 +37,7 @@ class Ways:
 
 
 class OpenNode(ABC):
-    """What exists while a node is open. ``work`` does what the session wants done, after everything that happened."""
+    """What exists while a node is open. ``work`` does what the session wants, after everything that happened."""
 
     def __init__(self) -> None:
         self.udp: UdpSocket | None = None
@@ -70,7 +70,7 @@ class OpenNode(ABC):
             raise UsageError("the node was closed meanwhile")
 
     async def until(self, look: Callable[[], Found | None], timeout_s: float) -> Found:
-        """What ``look`` finds, as soon as it does; TimeoutError if that takes too long."""
+        """Return what ``look`` finds, as soon as it finds something; TimeoutError if that takes too long."""
         async with asyncio.timeout(timeout_s):
             while (found := look()) is None:
                 await self.turns.changed()
@@ -78,24 +78,25 @@ class OpenNode(ABC):
         return found
 
     def failed(self, what: str, error: Exception) -> None:
-        """A mistake of the application: the node goes on."""
+        """A bug in the application: the node goes on."""
         asyncio.get_running_loop().call_exception_handler({"message": what, "exception": error})
 
     async def resolve(self, host: str, port: int) -> Address:
-        """Where UDP datagrams for that host go; UsageError if there is no such address, or no UDP here."""
+        """Where UDP datagrams for that host go. UsageError if there is no such address, or no UDP here."""
         if self.udp is None:
             raise UsageError("the node does not use UDP: join others by QUIC")
         return await self.udp.resolve(host, port)
 
     async def join_quic(self, address: HostAndPort, root_pem: bytes, timeout_s: float) -> Address:
-        """Connect, and again whenever the connection ends; where to send to. PeerError if it does not work now."""
+        """Connect, and again whenever the connection ends; return where to send to. PeerError if it does not work
+        now."""
         if address not in self._kept and len(self._kept) >= DATAGRAM_SOUGHT_MAX:
             raise UsageError("too many nodes to join by QUIC", limit=DATAGRAM_SOUGHT_MAX)
         self._stop_keeping(address)
         kept = KeptConnection(self.quic, address, lambda: root_pem, self.seek, lambda error, pause_s: None, CHANCE)
         target = await kept.dial(timeout_s)
         self.check()
-        self._stop_keeping(address)  # somebody else may have joined it meanwhile
+        self._stop_keeping(address)  # another caller may have joined it meanwhile
         self._kept[address] = kept.start()
         return target
 
@@ -104,7 +105,7 @@ class OpenNode(ABC):
             task.cancel()
 
     def send(self, each: Outgoing) -> bool:
-        """False if it is lost here already."""
+        """Return False if it is lost here already."""
         if is_quic(each.target):
             return self.quic.send(each.data, each.target)
         udp = self.udp
@@ -122,7 +123,7 @@ class OpenNode(ABC):
 
     @abstractmethod
     def on_gone(self, address: Address) -> None:
-        """A QUIC connection ended: nobody can be reached at that address."""
+        """A QUIC connection ended: that address can no longer be reached."""
 
     @abstractmethod
     def on_timer(self) -> None: ...
@@ -132,7 +133,7 @@ Opened = TypeVar("Opened", bound=OpenNode)
 
 
 class DatagramNode(ABC, Generic[Opened]):
-    """``async with`` opens the node and closes it. ``join`` addresses are sought from the start, by UDP."""
+    """``async with`` opens the node and closes it. It looks for the ``join`` addresses from the start, by UDP."""
 
     def __init__(self, ways: Ways, join: Iterable[HostAndPort]) -> None:
         self._ways = ways
@@ -162,7 +163,8 @@ class DatagramNode(ABC, Generic[Opened]):
         self._close()
 
     def _close(self) -> None:
-        """Nobody is told: neither protocol has a goodbye, others notice the silence (EMC-15). QUIC has one."""
+        """Nobody is told: neither protocol has a goodbye, and others notice the silence (EMC-15). QUIC has a
+        goodbye."""
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()

@@ -1,4 +1,4 @@
-"""The turns of a session on asyncio: one timer, and others who wait until something has happened."""
+"""The turns of a session on asyncio: one timer, and tasks that wait until something has happened."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from collections.abc import Callable
 
 
 class Turns:
-    """``on_timer`` is called when the time has come that ``look_again`` was told."""
+    """``on_timer`` is called at the time given by ``look_again``."""
 
     def __init__(self, on_timer: Callable[[], None]) -> None:
         self.is_closed = False
         self._on_timer = on_timer
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_s = 0.0  # when it is due
+        self._timer_s = 0.0  # when the timer is due
         self._changed: asyncio.Future[None] = self._loop.create_future()
 
     async def changed(self) -> None:
-        """Wait until something has happened. Several may wait, and one that is cancelled must not end it for all."""
+        """Wait until something has happened. Several tasks may wait, and cancelling one must not end it for all."""
         await asyncio.shield(self._changed)
 
     def happened(self, look_again_s: float) -> None:
-        """Wake who waits, and look again at that time of the loop's clock. Of no effect once closed."""
+        """Wake the tasks that wait, and look again at that time of the loop's clock. Does nothing once closed."""
         if self.is_closed:
             return
         if self._timer is None or self._timer_s != look_again_s:
             self._cancel()
-            self._timer_s = look_again_s  # uvloop's own handle does not know it, if it is now
+            self._timer_s = look_again_s  # uvloop's own handle does not know this if it is now
             self._timer = self._loop.call_at(look_again_s, self._due)
         self._changed.set_result(None)
         self._changed = self._loop.create_future()
 
     def close(self) -> None:
-        """Who waits is woken, for the last time."""
+        """Wake the tasks that wait, for the last time."""
         self.is_closed = True
         self._cancel()
         if not self._changed.done():

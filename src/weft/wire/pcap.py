@@ -7,7 +7,7 @@ skipped, and counted by why:
     skipped: Counter[Skip] = Counter()
     for packet in read_untrusted(capture, skipped): ...
 
-Checksums are not verified: packets captured where they were sent often have none yet.
+Checksums are not verified: packets captured where they were sent often have none yet. Why not dpkt: ADR 51.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Addresses of QUIC connections. The same host and port may talk plain UDP, too, so the host says which it is.
 
-Whoever decides where packets may go has to tell the two apart: what goes by UDP, anybody on the way can read (EMM-28).
+Code that decides where packets may go has to tell the two apart: anybody on the way can read what goes by UDP (EMM-28).
 """
 
 from __future__ import annotations

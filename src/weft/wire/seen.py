@@ -2,7 +2,7 @@
 
 ``recent.Recent`` keeps a mark and a time per packet, a quarter of a kilobyte. A gateway takes more than devices do, so
 this one keeps 64 bits of a keyed hash, in generations that expire as a whole. With as many entries as it may have, one
-packet in 10 million millions is taken for another; whoever does not know the salt can do nothing about it.
+packet in 10 million millions is taken for another; nobody can change that without knowing the salt.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Seen:
         return self.hash(mark) in self
 
     def add(self, mark: bytes, _until_s: float, now_s: float) -> None:
-        """The time until which it counts is that of its generation, which is no earlier."""
+        """The time until which it counts is that of its generation, which is not earlier."""
         self._add({self.hash(mark)}, now_s)
 
     def hash(self, mark: bytes) -> int:

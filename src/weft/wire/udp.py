@@ -1,4 +1,4 @@
-"""Datagrams as they come from and go to the network, with what the IP header around them says."""
+"""Datagrams as they come from the network and go to it, with the marks in the IP header around them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ new_tuple: Final = tuple.__new__
 
 
 class Datagrams(Sequence[Datagram]):
-    """Datagrams that arrived together, in columns: whoever needs no more than contents and sources makes no tuples."""
+    """Datagrams that arrived together, in columns: code that needs only contents and sources makes no tuples."""
 
     __slots__ = ("contents", "sources", "toses", "ttls")
 

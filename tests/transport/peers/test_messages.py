@@ -15,6 +15,7 @@ from weft.core.messages import (
     Copy,
     Past,
     PastRequest,
+    PeerEffect,
     PlainEvent,
     ReceivedAcks,
     ReceivedBegins,
@@ -40,7 +41,7 @@ from weft.model import Epoch, NodeId, Position, parse_pattern
 from weft.routing import finished, summarize
 from weft.security.notary import NoNotary
 from weft.transport.peers.member_messages import member_message
-from weft.transport.peers.messages import Sendable, message_of
+from weft.transport.peers.messages import message_of
 from weft.transport.peers.receiving import Receiver
 from weft.transport.peers.signed_states import StateNotary
 from weft.wire.mesh.errors import BadMeshMessage
@@ -101,7 +102,7 @@ def take(
     return record
 
 
-def sent(effect: Sendable, *, plain: bool = False) -> object:
+def sent(effect: PeerEffect, *, plain: bool = False) -> object:
     (received,) = take(message_of(effect).SerializeToString(), plain=plain).inputs
     return received
 

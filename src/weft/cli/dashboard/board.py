@@ -1,4 +1,4 @@
-"""The figures of ``weft top``, made of what nodes answered now and before. No I/O; times are passed in."""
+"""The figures of ``weft top``, computed from what nodes answered now and before. No I/O; times are passed in."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Verdict(StrEnum):
     """How bad it is. Scripts read them: append, never rename."""
 
     OK = "ok"
-    WARNING = "warning"  # the node runs, and somebody should see to it
+    WARNING = "warning"  # the node runs, and somebody should look at it
     BAD = "bad"  # the node does not start, loses something, or will
 
 

@@ -23,7 +23,7 @@ from weft.security.urls import parse_url
 from weft.security.verification import check_node
 from weft.transport.tcp.tls import client_context
 
-PATIENCE_S: Final = 5.0  # for each of them: whoever answers later is no good as a peer either
+PATIENCE_S: Final = 5.0  # for each of them: one that answers later is useless as a peer, too
 AT_ONCE: Final = 32  # peers that are tried together
 ANSWER_BYTES_MAX: Final = 65_536
 CLOCK_APART_S: Final = 60.0  # as much as certificates allow for
@@ -102,7 +102,7 @@ def node(patient: Patient) -> Iterator[Finding]:
 
 
 def _admin_connection(host: str, port: int, has_tls: bool) -> http.client.HTTPConnection:
-    """Health is told to everybody, so it does not matter who proves to be there: ``certificates`` looks at that."""
+    """Health is served to everybody, so it does not matter who answers: ``certificates`` checks that."""
     if not has_tls:
         return http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -184,7 +184,7 @@ async def _try(patient: Patient, peer: Peer, context: ssl.SSLContext | None) -> 
 
 
 def authority(patient: Patient) -> Iterator[Finding]:
-    """That of a node that enrolled: renewals need it, and its clock is one to compare with."""
+    """Checks the CA of a node that enrolled: renewals need it, and its clock is one to compare with."""
     store = CertificateStore(tls_directory(patient.config.node.data))
     place = patient.config.security.ca_url or store.load_ca_url()
     if patient.config.insecure or place is None or not store.root_file.exists():

@@ -49,7 +49,7 @@ from weft.model.later import Waiting
 class Client:
     """A connection to a mesh. Close it, or use it with ``with``.
 
-    Methods with ``timeout_s`` raise TimeoutError after that time; what they were asked for may still be done.
+    Methods with ``timeout_s`` raise TimeoutError after that time; their work may still be finished after that.
     """
 
     def __init__(self, connecting: asynchronous.Connecting) -> None:
@@ -69,7 +69,7 @@ class Client:
         return self._thread.is_closed
 
     def close(self) -> None:
-        """Drain and let go; of no effect the second time."""
+        """Drain and close; calling it again does nothing."""
         if self._is_open:
             self._is_open = False
             try:
@@ -117,7 +117,8 @@ class Client:
     def publish_batch_nowait(
         self, topic: str, data: Whole, *, partition: int | None = None, copies: int = 0
     ) -> Future[Receipt]:
-        """As ``publish_batch``, with a future for the receipt. Only the future raises its failure, not ``flush``."""
+        """Like ``publish_batch``, but return a future for the receipt. A failure is raised only by the future, not by
+        ``flush``."""
         return self._thread.submit(self._inner.publish_batch(topic, data, partition=partition, copies=copies))
 
     def run(
@@ -135,11 +136,11 @@ class Client:
         retry: Retry | None = None,
         dead_letter: str | None = None,
     ) -> None:
-        """Have a function called with every event, as a member of a group, until the client is closed.
+        """Call a function with every event, as a member of a group, until the client is closed.
 
-        At most ``concurrency`` calls run at once, each on a thread of its own. Events with the same key of a stream are
-        handled in their order, one after the other; those without a key have no order. A function that returns has
-        handled the event. One that raises has refused it.
+        At most ``concurrency`` calls run at once, each on a thread of its own. Events of a stream with the same key are
+        handled in order, one after the other; events without a key have no order. If the function returns, the event is
+        handled. If it raises, the event is refused.
         """
         with ThreadPoolExecutor(concurrency, "weft-handler") as threads:
 
@@ -169,19 +170,20 @@ class Client:
         end_offset: int | None = None,
         columns: Sequence[str] = (),
     ) -> Iterator[list[ReceivedBatch]]:
-        """As ``fetch``, but all batches of a message at once; the next message is fetched meanwhile."""
+        """Like ``fetch``, but yield all batches of a message at once; the next message is fetched meanwhile."""
         return self.fetch_ranges([FetchRange(stream, epoch, first_offset, end_offset)], columns)
 
     def fetch_ranges(self, ranges: Sequence[FetchRange], columns: Sequence[str] = ()) -> Iterator[list[ReceivedBatch]]:
-        """Ranges of any number of streams, one after the other in this order; the next message is fetched meanwhile."""
+        """Read any number of ranges of streams, one after the other in this order; the next message is fetched
+        meanwhile."""
         return each_ahead(self._thread, self._inner.fetch_ranges(ranges, columns))
 
     def serve(self, pattern: str, handler: Callable[[Request], Any], *, concurrency: int = 10) -> Server:
-        """Have a function called, in threads, with every request to these topics that is handed to this client."""
+        """Call a function, in threads, with every request to these topics that this client gets."""
         return Server(self._thread, self._inner, pattern, handler, concurrency)
 
     def requests(self, pattern: str, *, concurrency: int = 10) -> Iterator[Request]:
-        """The same to iterate over."""
+        """Iterate over the requests instead."""
         server = self._thread.call(self._inner.requests, pattern, concurrency=concurrency)
 
         async def next_one() -> AsyncRequest | None:
@@ -240,7 +242,7 @@ class Client:
         return self._thread.run(self._inner.publish_batch(topic, data, partition=partition, copies=copies), timeout_s)
 
     def wait_for_room(self, timeout_s: float | None = None) -> None:
-        """After Backpressure: wait until there is room for a good deal more."""
+        """After Backpressure: wait until there is plenty of room."""
         self._thread.run(self._inner.wait_for_room(), timeout_s)
 
     def flush(self, timeout_s: float | None = None) -> None:
@@ -264,7 +266,8 @@ class Client:
         """Events of every topic that matches. See ``Subscription``.
 
         With ``commit="manual"`` a member of a group settles each event by ``ack`` or ``nack``, with at most ``window``
-        of them in hand. The last four say what becomes of those that fail, if the group is new or nobody has said so.
+        of them in hand. The last four arguments say what happens with events that fail; they count if the group has no
+        policy yet.
         """
         return Subscription(
             self._thread,
@@ -286,7 +289,7 @@ class Client:
     def fetch(
         self, stream: Stream, epoch: int, first_offset: int, end_offset: int | None = None, columns: Sequence[str] = ()
     ) -> Iterator[ReceivedBatch]:
-        """A range of one stream as Arrow, up to what there is now; all columns, or only those named."""
+        """Read a range of one stream as Arrow, up to its current end; all columns, or only those named."""
         return each(self._thread, self._thread.run(self._inner.fetch(stream, epoch, first_offset, end_offset, columns)))
 
     def request(
@@ -299,11 +302,12 @@ class Client:
         durable: bool = True,
         attempts: int = 1,
     ) -> Reply:
-        """Ask one of those who serve a topic, and wait for the first reply.
+        """Ask one server of a topic, and wait for the first reply.
 
-        NoServer at once if nobody serves it; NoReply if nobody answers in time; RequestFailed if whoever was asked
-        could not do it; ServerLost if whoever was asked is gone, and then it may have been handled: with ``attempts``,
-        others are asked after that. Without ``durable``, neither request nor reply is written to a log.
+        NoServer is raised at once if nobody serves the topic; NoReply if nobody answers in time; RequestFailed if the
+        server could not do it; ServerLost if the server is gone, and then it may have handled the request. With
+        ``attempts``, other servers are asked after that. Without ``durable``, neither request nor reply is written to a
+        log.
         """
         return self._thread.run(
             self._inner.request(
@@ -321,7 +325,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         durable: bool = True,
     ) -> Iterator[Reply]:
-        """The same for all replies, until the server says that there are no more. ``timeout_s``: for each of them."""
+        """Do the same for all replies, until the server says that there are no more. ``timeout_s``: for each reply."""
         return each(
             self._thread,
             self._inner.request_many(
@@ -330,20 +334,21 @@ class Client:
         )
 
     def later(self) -> list[Waiting]:
-        """Events of this client's key that wait for their time, at all nodes that can be reached, the first due first;
-        with the right to administer, everybody's."""
+        """List the events of this client's key that wait for their time, at all nodes that can be reached, in the order
+        of their times; with the right to administer, everybody's events."""
         return self._thread.run(self._inner.later())
 
     def later_everywhere(self) -> tuple[list[Waiting], dict[str, str]]:
-        """The same, and the addresses of nodes that could not be asked, with why."""
+        """Do the same, and return also the addresses of nodes that could not be asked, with the reasons."""
         return self._thread.run(self._inner.later_everywhere())
 
     def cancel_later(self, event: EventId | str) -> Waiting:
-        """What waits is not delivered. Durable when this returns; UsageError if it does not wait any more."""
+        """Cancel an event that waits; it will not be delivered. Durable when this returns; UsageError if it no longer
+        waits."""
         return self._thread.run(self._inner.cancel_later(event))
 
     def schedules(self) -> list[ScheduleInfo]:
-        """The schedules of this client's key; with the right to administer, all."""
+        """List the schedules of this client's key; with the right to administer, all schedules."""
         return self._thread.run(self._inner.schedules())
 
     def schedule(self, name: str) -> ScheduleInfo:
@@ -363,9 +368,9 @@ class Client:
         paused: bool = False,
         replace: bool = False,
     ) -> datetime | None:
-        """Have the mesh publish an event at times that a cron expression says; when it does so first.
+        """Make the mesh publish an event at the times of a cron expression. Return the first of these times.
 
-        ``catch_up``: of times at which no node ran, the last one is made up for, or none is.
+        ``catch_up``: whether the last of the times at which no node ran is made up for, or none is.
         """
         return self._thread.run(
             self._inner.add_schedule(
@@ -389,25 +394,25 @@ class Client:
         self._thread.run(self._inner.pause_schedule(name))
 
     def resume_schedule(self, name: str) -> datetime | None:
-        """When it fires next. What was not fired meanwhile is not made up for."""
+        """Resume a paused schedule, and return when it fires next. What was not fired meanwhile is not made up for."""
         return self._thread.run(self._inner.resume_schedule(name))
 
     def kv(self, bucket: str) -> Bucket:
-        """A bucket of keys and values. It need not be made first. See ``Bucket``."""
+        """A bucket of keys and values. You need not create it first. See ``Bucket``."""
         return Bucket(self._thread, self._thread.call(self._inner.kv, bucket))
 
     def buckets(self) -> list[BucketInfo]:
-        """The buckets that this client may read."""
+        """List the buckets that this client may read."""
         return self._thread.run(self._inner.buckets())
 
     def positions(self, pattern: str, group: str = "", timestamp: datetime | None = None) -> list[StreamPositions]:
-        """Where the streams that match begin and end, where a group stands in them, and where a time lies."""
+        """Where the matching streams begin and end, where a group stands in them, and which offset a time has."""
         return self._thread.run(self._inner.positions(pattern, group, timestamp))
 
     def node_positions(
         self, pattern: str, group: str = "", timestamp: datetime | None = None, *, history: bool = True
     ) -> NodePositions:
-        """The same, with the node that has these streams and the other nodes of the mesh, which may have more.
+        """Do the same, and say which node has these streams, and which other nodes of the mesh may have more.
         ``history``: also what is in the node's archive tables, and streams that are only there."""
         return self._thread.run(self._inner.node_positions(pattern, group, timestamp, history=history))
 
@@ -416,21 +421,22 @@ class Client:
         self._thread.run(self._inner.commit(group, positions))
 
     def drop_group(self, group: str) -> None:
-        """End a group all over the mesh; durable at one node when this returns, and known to the others soon.
+        """End a group everywhere in the mesh; durable at one node when this returns, and known to the others soon.
 
-        Its members are told, and positions are forgotten: a group of the same name begins anew.
+        Its members are told, and its positions are forgotten: a group of the same name is a new one.
         """
         self._thread.run(self._inner.drop_group(group))
 
     def seek(self, group: str, pattern: str, where: Where) -> list[Position]:
-        """Move a group to this place in every stream that matches, while none of its members is connected."""
+        """Move a group to this place in every matching stream, while none of its members is connected."""
         return self._thread.run(self._inner.seek(group, pattern, where))
 
     def topics(self, pattern: str = ">") -> list[TopicInfo]:
         return self._thread.run(self._inner.topics(pattern))
 
     def owner(self) -> str:
-        """What topics call this client that belong to it: ``weft.inbox.<owner>.<id>``. By the name of its key."""
+        """The owner in the topics that belong to this client, ``weft.inbox.<owner>.<id>``. It comes from the name of
+        its key."""
         return self._thread.run(self._inner.owner())
 
     def check_publish(self, topics: Sequence[str]) -> None:
@@ -447,12 +453,13 @@ class Client:
         return self._thread.run(self._inner.groups(group))
 
     def set_group(self, group: str, policy: GroupPolicy) -> None:
-        """What becomes of events that the group's readers cannot handle, from now on. Needs the right to administer."""
+        """Say what happens, from now on, with events that the group's readers cannot handle. Needs the right to
+        administer."""
         self._thread.run(self._inner.set_group(group, policy))
 
     def dead_letters(self, group: str, event: EventId | None = None) -> list[DeadLetter]:
-        """Events that the group's readers could not handle, of topics that this client may subscribe to, the oldest
-        first; or only the letter of one event."""
+        """List the events that the group's readers could not handle, of topics that this client may subscribe to, the
+        oldest first; or only the letter of one event."""
         return self._thread.run(self._inner.dead_letters(group, event))
 
     def replay_dead(self, group: str, letters: Iterable[DeadLetter]) -> None:
@@ -460,20 +467,21 @@ class Client:
         self._thread.run(self._inner.replay_dead(group, letters))
 
     def drop_dead(self, group: str, letters: Iterable[DeadLetter]) -> None:
-        """These letters are done with."""
+        """Drop these letters: they are settled."""
         self._thread.run(self._inner.drop_dead(group, letters))
 
     def explain(self, topic: str, origin: str = "") -> list[Recipient]:
-        """Who would get an event of this topic published at ``origin`` (here), over which path, and why; and, with
-        ``serves``, who answers requests to it."""
+        """Say who would get an event of this topic published at ``origin`` (by default here), over which path, and why;
+        and, with ``serves``, who answers requests to it."""
         return self._thread.run(self._inner.explain(topic, origin))
 
     def trace(self, event: EventId) -> EventWay:
-        """The way of one event: when it came to each node, and to whom it was handed, as far as nodes remember."""
+        """The way of one event: when it came to each node, and who got it, as far as nodes remember."""
         return self._thread.run(self._inner.trace(event))
 
     def keys(self, key: str = "") -> list[KeyInfo]:
-        """The API keys of the mesh as the node knows them, or the one of that id. Needs the right to administer."""
+        """List the API keys of the mesh as the node knows them, or only the one with this id. Needs the right to
+        administer."""
         return self._thread.run(self._inner.keys(key))
 
     def create_key(
@@ -489,8 +497,8 @@ class Client:
     ) -> NewKey:
         """Make an API key of the mesh; all nodes know it within seconds. ``expires_s`` is Unix time.
 
-        The key is made here, and the node gets a hash of it. Needs the right to administer, and the rights that the new
-        key gets.
+        The key is made here, and the node gets only a hash of it. Needs the right to administer, and every right that
+        the new key gets.
         """
         return self._thread.run(
             self._inner.create_key(
@@ -503,7 +511,7 @@ class Client:
         return self._thread.run(self._inner.revoke_key(key))
 
     def leave(self) -> str:
-        """Have the node leave the mesh and stop, as SIGTERM does; its id. Needs the right to administer.
+        """Make the node leave the mesh and stop, as SIGTERM does; return its id. Needs the right to administer.
 
         The client has to be connected to that node only.
         """

@@ -11,7 +11,7 @@ from weft.client.loop_thread import LoopThread
 
 
 def each(thread: LoopThread, items: Any) -> Iterator[Any]:
-    """An asynchronous iterator as a plain one, closed with it."""
+    """Turn an asynchronous iterator into a plain one, which closes it in the end."""
     try:
         while True:
             try:
@@ -23,7 +23,7 @@ def each(thread: LoopThread, items: Any) -> Iterator[Any]:
 
 
 def each_ahead(thread: LoopThread, items: AsyncIterator[Any]) -> Iterator[Any]:
-    """The same, with the next item always on its way."""
+    """Do the same, and always fetch the next item in advance."""
     ahead = thread.run(Ahead.begun(items))
     try:
         while not ahead.is_over:
@@ -36,8 +36,8 @@ def each_ahead(thread: LoopThread, items: AsyncIterator[Any]) -> Iterator[Any]:
 
 
 class Ahead:
-    """An asynchronous iterator whose next item is always on its way. Its methods are run on the client's thread; each
-    time that is asked costs as much as some hundred events, so an item and its being the last are told together."""
+    """Fetches the next item of an asynchronous iterator in advance. Its methods run on the client's thread. Each call
+    there costs as much as some hundred events, so one call returns an item and whether it is the last."""
 
     def __init__(self, items: Any) -> None:
         self._items = items
@@ -53,7 +53,7 @@ class Ahead:
         item = await self._taken()
         if item is not None:
             self._coming = begin(asyncio.get_running_loop(), _next(self._items))
-            await asyncio.sleep(0)  # an iterator that is through says so at once
+            await asyncio.sleep(0)  # an iterator that has ended says so at once
             if self._coming.done() and isinstance(self._coming.exception(), StopAsyncIteration):
                 self.is_over = True
         return item
@@ -68,7 +68,7 @@ class Ahead:
             raise
 
     async def close(self) -> None:
-        """First what is on its way, then the iterator, which must not be at work when it is closed."""
+        """Wait for the item under way, then close the iterator, which must not be running at that moment."""
         self._coming.cancel()
         await asyncio.gather(self._coming, return_exceptions=True)
         await self._items.aclose()

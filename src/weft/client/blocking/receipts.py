@@ -12,7 +12,7 @@ from weft.model import Receipt
 
 
 class ReceiptFuture(Future[Receipt]):
-    """Done when the event has its receipt, or has failed. A failure that nobody waits for is raised by ``flush``."""
+    """Done when the event has its receipt or has failed. ``flush`` raises a failure that nobody waits for."""
 
     def __init__(self, published: Published) -> None:
         """On the client's thread."""
@@ -33,7 +33,7 @@ class ReceiptFuture(Future[Receipt]):
         super().add_done_callback(fn)
 
     def _settle(self) -> None:
-        if not self.set_running_or_notify_cancel():  # cancelled: nobody asks for it
+        if not self.set_running_or_notify_cancel():  # it was cancelled, so nobody waits for it
             return
         try:
             self.set_result(self._published.result())

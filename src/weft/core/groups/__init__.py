@@ -1,21 +1,21 @@
-"""Groups of subscribers: members anywhere in the mesh share streams, and each stream has one of them at a time.
+"""Groups of subscribers: members anywhere in the mesh share streams, and each stream belongs to one member at a time.
 
-There is no coordinator. Every node tells what concerns a group as events on the topic ``weft.groups.<group>``, which
-the mesh brings to every node: who its members are, what they hold, where the group stands (``events``). From what it
-heard, every node computes the same owner for every stream (``owners``). A node that finds itself with a member that
-should have a stream waits until nobody else holds it, says that it wants it, listens for ``settle_s`` whether somebody
-else wanted it at the same moment, makes sure that it is up to date with the others (``hearing``), and serves it. A node
-that finds itself with a stream that is somebody else's by now asks its member to let go, waits for the answer, says
-where the group stands, and then that it holds the stream no more.
+There is no coordinator. Every node publishes what concerns a group as events on the topic ``weft.groups.<group>``,
+which the mesh brings to every node: its members, the streams they hold, the group's positions (``events``). From what
+it has heard, every node computes the same owner for every stream (``owners``). If a node has a member that should get a
+stream, it waits until nobody else holds the stream, says that it wants it, listens for ``settle_s`` in case somebody
+else wants it at the same moment, makes sure that it is up to date with the others (``hearing``), and serves it. If a
+node has a stream that now belongs to another member, it asks its own member to release it, waits for the answer, says
+the group's position, and then that it no longer holds the stream.
 
 What is promised:
 
-- A stream has at most one member at a time, as long as whatever a node says is heard by all others within
-  ``settle_s / 2``, living nodes are not called dead, and members let go within ``release_timeout_s``.
-- If that does not hold (a partition, say, or a node that has just started and not heard of the others yet), events may
-  go to two members. When the nodes hear each other again, one of the two lets go.
-- Nothing is skipped. Beside the above, nothing comes twice, except what was handled in the last ``publish_interval_s``
-  before a node died, and what somebody moved the group back over.
+- A stream has at most one member at a time, as long as all nodes hear each other within ``settle_s / 2``, no living
+  node is taken for dead, and members release streams within ``release_timeout_s``.
+- If that does not hold (the mesh is split, or a node has just started and has not heard of the others yet), events may
+  go to two members. When the nodes hear each other again, one of the two members releases the stream.
+- Nothing is skipped. Apart from the above, events come twice only if they were handled in the last
+  ``publish_interval_s`` before a node died, or if somebody moved the group back.
 
 >>> from weft.model import NodeId, Pattern, Stream, Topic, Epoch
 >>> groups = Groups(NodeId("a"), GroupSettings(), positions=lambda group: [])
@@ -30,10 +30,10 @@ What is promised:
 - ``names``    what groups and members may be called
 - ``events``   what nodes tell each other, and how hostile events are read
 - ``owners``   which member should have which stream
-- ``reports``  what other nodes said of their members
-- ``places``   where the group stands: versions and offsets
-- ``ledger``   what is done and what failed, beyond the position, in one stream
-- ``hand``     what a member has been given and not settled, and what it is given next
+- ``reports``  what other nodes said about their members
+- ``places``   the group's positions: versions and offsets
+- ``ledger``   what is done and what failed behind the position, in one stream
+- ``hand``     what a member has got and not settled, and what it gets next
 - ``members``  a member here, and its holds
 - ``hearing``  whether this node is up to date with what others say
 - ``settling`` acknowledging by hand: retries, dead letters

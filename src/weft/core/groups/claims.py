@@ -1,7 +1,7 @@
-"""Streams that members here want and are not served yet, and what is waited for.
+"""Streams that members here want and do not get yet, and what they wait for.
 
-What is wanted in one go is a **round**: it is said together, becomes durable together, and is listened for together
-(``hearing``). So ten thousand streams cost as much to wait for as one.
+Streams that are wanted at the same time form a **round**: they are announced together, become durable together, and
+wait together (``hearing``). So waiting for ten thousand streams costs as much as waiting for one.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from weft.core.messages import StreamKey
 
 @dataclass(slots=True)
 class ClaimRound:
-    """``by_s``: when its streams are served at the latest, if nobody else holds them. ``until_s``: how long to listen
-    for others; None while what we say of them is not durable. ``mark``: what had arrived here by then, and has to be
-    read. ``streams``: how many wait."""
+    """``by_s``: its streams are served by then at the latest, if nobody else holds them. ``until_s``: how long to
+    listen for others; None while our announcement is not durable. ``mark``: everything that had arrived by then has to
+    be read. ``streams``: how many wait."""
 
     by_s: float
-    is_closed: bool = False  # what is being said has it: streams that are wanted from now on are of the next round
+    is_closed: bool = False  # the announcement includes it, so streams wanted from now on join the next round
     is_said: bool = False
     until_s: float | None = None
     mark: int | None = None
@@ -34,7 +34,7 @@ class Claims:
         self._settings = settings
         self._hearing = hearing
         self._round_of: dict[StreamKey, ClaimRound] = {}
-        self._rounds: list[ClaimRound] = []  # those with streams, in the order in which they began
+        self._rounds: list[ClaimRound] = []  # rounds that have streams, in the order in which they began
 
     def __bool__(self) -> bool:
         return bool(self._round_of)
@@ -43,7 +43,7 @@ class Claims:
         return iter(self._round_of)
 
     def add(self, key: StreamKey, now_s: float) -> None:
-        """It is wanted, and was not said yet to be."""
+        """A stream is wanted, and was not announced yet."""
         last = self._rounds[-1] if self._rounds else None
         if last is None or last.is_closed:
             last = ClaimRound(now_s + self._settings.release_timeout_s)
@@ -52,7 +52,7 @@ class Claims:
         self._round_of[key] = last
 
     def drop(self, key: StreamKey) -> None:
-        """It is served now, or wanted no longer."""
+        """A stream is served now, or no longer wanted."""
         found = self._round_of.pop(key, None)
         if found is not None:
             found.streams -= 1
@@ -73,13 +73,13 @@ class Claims:
             each.is_closed = True
 
     def said(self) -> None:
-        """It was told of what was wanted then."""
+        """The mesh was told what was wanted at the last ``close``."""
         for each in self._rounds:
             each.is_said = each.is_closed
 
     def durable(self, now_s: float) -> float:
-        """All that was said is durable: others hear it now, and may have said the same meanwhile. Returns when to look
-        at the claims."""
+        """Everything that was said is durable: others hear it now, and may have said the same meanwhile. Return when to
+        look at the claims."""
         until_s = now_s + self._settings.settle_s
         fresh = [each for each in self._rounds if each.is_said and each.until_s is None]
         for each in fresh:
@@ -87,7 +87,7 @@ class Claims:
         return until_s if fresh else inf
 
     def may_be_served(self, key: StreamKey, now_s: float) -> bool:
-        """Whether there is nothing to wait for but other holders."""
+        """Whether only other holders can still stand in the way."""
         found = self._round_of[key]
         if now_s >= found.by_s:
             return True
@@ -98,7 +98,7 @@ class Claims:
         return self._hearing.has_read(found.mark) and self._hearing.caught_up_s(now_s) <= now_s
 
     def were_heard(self, now_s: float) -> bool:
-        """Whether what some of them waited for has been read by now."""
+        """Whether everything that some claims waited for has been read."""
         marks = [each.mark for each in self._rounds if each.mark is not None]
         return bool(marks) and self._hearing.caught_up_s(now_s) <= now_s and self._hearing.has_read(min(marks))
 

@@ -11,10 +11,10 @@ from weft.model import Event, EventId, Position, Topic
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """All streams that this member has from now on.
+    """All streams that a member has from now on.
 
-    In those that it had before it goes on where it is. In the others it begins at the group's position, or where it
-    asked to begin if there is none.
+    In streams that it had before, it goes on where it is. In the others it begins at the group's position or, without
+    one, where it asked to begin.
     """
 
     subscription: int
@@ -32,7 +32,8 @@ class CommitPositions:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Append these to this node's own stream of the topic, in this order. A timestamp of 0 is the broker's to give."""
+    """Append these events to this node's own stream of the topic, in this order. The broker replaces a timestamp of
+    0."""
 
     topic: Topic
     events: tuple[Event, ...]
@@ -40,14 +41,14 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Somebody else joined this node as the same member; this subscription has to end."""
+    """Another client joined this node as the same member, so this subscription has to end."""
 
     subscription: int
 
 
 @dataclass(frozen=True, slots=True)
 class PutAside:
-    """Make a dead letter of this event, before anything that says that it is done."""
+    """Make a dead letter of this event, before anything says that the event is done."""
 
     group: str
     topic: Topic
@@ -58,7 +59,7 @@ class PutAside:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A member's refusal of an event was taken. ``rest``: what it was given behind it comes again after it."""
+    """A member's refusal of an event was taken. ``rest``: what it got behind that event comes again after it."""
 
     subscription: int
     event: EventId
@@ -67,7 +68,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """There may be more for this member now: where it was held back, and in these streams."""
+    """There may be more for this member now: in these streams, and where it was held back."""
 
     subscription: int
     streams: tuple[StreamKey, ...]
@@ -83,7 +84,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class ForgetPositions:
-    """Take all positions of the group out of the log."""
+    """Delete all positions of the group from the log."""
 
     group: str
 

@@ -6,20 +6,20 @@ key                   payload                                          meaning
 ``n:node-a``          JSON, ``{"billing-1": {"pattern": "plant.>",     all members of the group at this node, and what
                       "turn": 1, "held": ["plant.t@node-b/0:e7"],      they hold, and whose each member is
                       "owner": "1f0c…"}}``
-``p:plant.t@b/0:e7``  ``2:1234``                                       where the group stands in it: version, offset
+``p:plant.t@b/0:e7``  ``2:1234``                                       the group's position in it: version, offset
 ``l:plant.t@b/0:e7``  JSON, see ``ledger``                             what is done and what failed behind that
 ``s:``                JSON, see ``weft.core.policy``                   what becomes of events that fail
 ``d:``                ``1``                                            the group was dropped: this is its era now
 ====================  ===============================================  =================================================
 
-All are full statements, never a change of an earlier one, so that the last event of a key is all there is to know.
-That a node has no members is said by ``{}``, and not by a tombstone, which would be gone before a node that was away
-for days has heard it.
+Every event is a full statement, never a change to an earlier one, so only the last event of a key counts. A node
+without members says ``{}``, and does not use a tombstone: that would be gone before a node that was away for days hears
+it.
 
-What is said belongs to an **era** of the group. The first is 0, and is not written. Each drop begins the next one, and
-whoever hears of it forgets what was said in those before: ``2:1234:1`` and ``"era": 1`` are of the second era. A
-tombstone withdraws what its node said: of an era that is over, or of a group that nobody has used for so long that it
-is forgotten.
+Every statement belongs to an **era** of the group. The first era is 0, and is not written. Each drop begins the next
+one, and nodes that hear of it forget what was said in earlier eras: ``2:1234:1`` and ``"era": 1`` belong to the second
+era. A tombstone withdraws what its node said: in an era that is over, or about a group that was forgotten because
+nobody has used it for long.
 """
 
 from __future__ import annotations
@@ -44,37 +44,37 @@ from weft.model.stream import NUMBER, TEXT_CHARACTERS_MAX
 from weft.routing import Pieces, in_pieces
 
 GROUP_MEMBERS_MAX: Final = 1000  # of one group at one node: each is a connection
-GROUP_HELD_MAX: Final = 10_000  # streams of one group at one node: they are told in one event
-PIECE_STREAMS: Final = 1_000  # of those, written in one step
-GROUP_STATE_BYTES_MAX: Final = 8 * MIB  # of that event: 800 bytes a stream if all names are as long as can be
-GROUP_STREAMS_KEPT_MAX: Final = 65_536  # names of streams whose parts are remembered, about 30 MB
+GROUP_HELD_MAX: Final = 10_000  # streams of one group at one node: one event lists them
+PIECE_STREAMS: Final = 1_000  # of these streams, written in one step
+GROUP_STATE_BYTES_MAX: Final = 8 * MIB  # of that event: 800 bytes per stream if all names have the greatest length
+GROUP_STREAMS_KEPT_MAX: Final = 65_536  # names of streams that are remembered in parts, about 30 MB
 NODE: Final = b"n:"
 POSITION: Final = b"p:"
 LEDGER: Final = b"l:"
 POLICY: Final = b"s:"
 DROP: Final = b"d:"
 PLACE_TEXT: Final = re.compile(rf"{NUMBER}:{NUMBER}(?::{NUMBER})?".encode())
-PLACE_BYTES_MAX: Final = 59  # three numbers of 19 digits and the colons
+PLACE_BYTES_MAX: Final = 59  # three numbers of 19 digits, and the colons
 ERA_TEXT: Final = re.compile(NUMBER.encode())
 ERA_BYTES_MAX: Final = 19
 
 
 class BadGroupEvent(PeerError):
-    """An event on a group's topic that no node says."""
+    """An event on a group's topic that no Weft node writes."""
 
 
 class Place(NamedTuple):
-    """Where a group stands in a stream. The greater one counts: ``version`` grows whenever somebody moves the group by
-    hand, and only so can it go back. A tuple, because the order is that of a tuple."""
+    """A group's position in a stream. The greater one counts. ``version`` grows whenever somebody moves the group by
+    hand; only then can the offset go back. It is a tuple because it is ordered like one."""
 
     version: int
     offset: int
 
 
 class MemberState(NamedTuple):
-    """A member as its node tells of it. ``turn``: of two nodes that have it, the one with the higher turn counts.
+    """A member, as its node describes it. ``turn``: if two nodes have it, the one with the higher turn counts.
 
-    ``owner``: who joined as it; empty if its node is of a version that does not say.
+    ``owner``: the client that joined as it; empty if its node runs a version that does not say.
     """
 
     pattern: Pattern
@@ -87,7 +87,7 @@ MembersState: TypeAlias = Mapping[str, MemberState]
 
 
 class NodeSaid(NamedTuple):
-    """``era`` says nothing if there are no members."""
+    """Without members, ``era`` means nothing."""
 
     node: NodeId
     members: MembersState
@@ -107,7 +107,7 @@ class DropSaid(NamedTuple):
 
 
 class LedgerSaid(NamedTuple):
-    """``version``: of the place that it goes with."""
+    """``version``: of the place to which the ledger belongs."""
 
     key: StreamKey
     version: int
@@ -121,25 +121,25 @@ class PolicySaid(NamedTuple):
 
 
 class WithdrawalSaid(NamedTuple):
-    """Its node no longer says what it said of this."""
+    """The node withdraws what it said about this."""
 
     what: Subject
 
 
 class LedgerOf(NamedTuple):
-    """As the subject of a statement; the stream alone is that of a position."""
+    """A stream's ledger as the subject of a statement; the stream by itself stands for its position."""
 
     key: StreamKey
 
 
 class GroupSubject(Enum):
-    """What is said of a group as a whole, by key."""
+    """What is said about a group as a whole, by key."""
 
     DROP = DROP
     POLICY = POLICY
 
 
-Subject: TypeAlias = NodeId | StreamKey | LedgerOf | GroupSubject  # of a statement; a node's are its members
+Subject: TypeAlias = NodeId | StreamKey | LedgerOf | GroupSubject  # of a statement; NodeId: its members
 Said: TypeAlias = NodeSaid | PlaceSaid | LedgerSaid | PolicySaid | DropSaid | WithdrawalSaid
 
 
@@ -156,7 +156,7 @@ _DECODER: Final = msgspec.json.Decoder(dict[str, _WireMember])
 
 
 def node_event(node: NodeId, members: MembersState, era: int = 0, timestamp_us: int = 0) -> Pieces[Event]:
-    """All that a node has to say of its members; sorted, so that the same always has the same bytes."""
+    """All that a node says about its members. It is sorted, so that the same members always give the same bytes."""
     wire: dict[str, _WireMember] = {}
     left = PIECE_STREAMS
     for name, state in sorted(members.items()):
@@ -167,7 +167,7 @@ def node_event(node: NodeId, members: MembersState, era: int = 0, timestamp_us: 
                 yield
             left -= len(some)
             held += sorted(map(text_of, some))
-        held.sort()  # of pieces that are sorted, which is a tenth of the work
+        held.sort()  # the pieces are sorted already, so this takes a tenth of the time
         wire[name] = _WireMember(state.pattern, state.turn, held, state.owner, era)
     if sum(len(each.held) for each in wire.values()) > PIECE_STREAMS:
         yield
@@ -184,7 +184,7 @@ def drop_event(era: int) -> Event:
 
 
 def withdrawal(what: Subject) -> Event:
-    """A tombstone."""
+    """Make a tombstone."""
     match what:
         case GroupSubject():
             return Event(b"", 0, what.value)
@@ -201,12 +201,12 @@ def ledger_event(key: StreamKey, version: int, ledger: Ledger, era: int = 0, tim
 
 
 def policy_event(policy: PolicyAt, timestamp_us: int = 0) -> Event:
-    """Its era is in its text."""
+    """Make the event for a policy. The era is in its text."""
     return Event(policy.text, timestamp_us, POLICY)
 
 
 def text_of(key: StreamKey) -> str:
-    """As ``str(stream)`` has it, spelt out: a node may have ten thousand of them to tell."""
+    """The same as ``str(stream)``, written out for speed: a node may have ten thousand of them to tell."""
     stream, epoch = key
     return f"{stream.topic}@{stream.origin}/{stream.partition}:e{epoch}"
 
@@ -216,7 +216,7 @@ def is_withdrawal(event: Event) -> bool:
 
 
 def read_untrusted(event: Event) -> Said:
-    """What an event on a group's topic says; raise only BadGroupEvent, whatever it is."""
+    """Read what an event on a group's topic says. Raise only BadGroupEvent, whatever the bytes."""
     what = subject_untrusted(event)
     if is_withdrawal(event):
         return WithdrawalSaid(what)
@@ -238,7 +238,7 @@ def read_untrusted(event: Event) -> Said:
 
 
 def subject_untrusted(event: Event) -> Subject:
-    """What an event on a group's topic is about, by its key; raise only BadGroupEvent, whatever it is."""
+    """Read from the key what an event on a group's topic is about. Raise only BadGroupEvent, whatever the bytes."""
     key = event.key or b""
     try:
         if key.startswith(NODE):
@@ -286,7 +286,7 @@ def _checked_name(name: str) -> str:
     return name
 
 
-@lru_cache(maxsize=GROUP_STREAMS_KEPT_MAX)  # a node tells the same streams whenever one of them changes
+@lru_cache(maxsize=GROUP_STREAMS_KEPT_MAX)  # a node lists the same streams whenever one of them changes
 def _key_of(text: str) -> StreamKey:
     if len(text) > TEXT_CHARACTERS_MAX:
         raise BadGroupEvent("no stream has so long a name", characters=len(text), limit=TEXT_CHARACTERS_MAX)

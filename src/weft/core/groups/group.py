@@ -1,9 +1,9 @@
-"""One group as one node sees it: its own members, what others said, and what follows for every stream.
+"""One group as one node sees it: its own members, what other nodes said, and what follows for every stream.
 
-Inputs only note what is new. ``tick`` decides: who should have each stream, some of them at a time; once that is
-settled, all at once, what each hold becomes and which free streams to claim; then it tells members and the mesh. The
-order of what is said matters: positions before the state that gives their streams away, so that who takes a stream
-knows where it stands.
+Inputs only note what is new. ``tick`` decides who should have each stream, some streams at a time. Once all owners are
+known, it decides what becomes of each hold and which free streams to claim, and then tells members and the mesh. The
+order of what is said matters: positions come before the state that gives their streams away, so that the next holder of
+a stream knows its position.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ from weft.limits import OFFSET_MAX
 from weft.model import Epoch, Event, EventId, NodeId, Pattern, Position
 from weft.routing import Pieces
 
-GROUP_SAY_EVENTS_MAX: Final = 500  # positions said in one batch, and in one tick: some milliseconds
-LOOKS: Final = 4  # while a group could expire: a node that has members says so as often
-GROUP_START_S: Final = 30.0  # after a start, until it is clear which of the nodes that the log tells of are alive
+GROUP_SAY_EVENTS_MAX: Final = 500  # positions said in one batch, and in one tick: a few milliseconds
+LOOKS: Final = 4  # while a group could expire: a node with members repeats its state this often
+GROUP_START_S: Final = 30.0  # after a start, until it is clear which of the nodes in the log are alive
 
 
 class Group:
-    """``streams`` and ``lives`` are those of ``Groups``, and change without notice; ``touch`` tells of it."""
+    """``streams`` and ``lives`` belong to ``Groups`` and change without notice; ``touch`` says when."""
 
     def __init__(
         self,
@@ -80,13 +80,13 @@ class Group:
     ) -> None:
         self.name = name
         self.era = era
-        self.used_s = now_s  # when somebody last joined, left, handled or moved something, as far as is known here
-        self.says_drop = False  # this node's own stream has the event that begins this era, or one before it
+        self.used_s = now_s  # when a member last joined, left, handled or moved something, as far as this node knows
+        self.says_drop = False  # this node's own stream has the event that begins this era, or an earlier one
         self.places = Places(logged)
         self.settling = Settling(name, self.places, wall_offset_s)
-        self.policy_at: PolicyAt | None = None  # None: nobody has said
-        self._policy_source: tuple[NodeId, Epoch] | None = None  # who said it last, unless it was this node
-        self._says_policy = False  # this node's own stream has one of this era
+        self.policy_at: PolicyAt | None = None  # None: no node has said one
+        self._policy_source: tuple[NodeId, Epoch] | None = None  # the node that said it last, unless it was this one
+        self._says_policy = False  # this node's own stream has a policy of this era
         self.reports = Reports(lives)
         self.members: dict[str, Member] = {}
         self._me = me
@@ -94,21 +94,21 @@ class Group:
         self._streams = streams
         self._lives = lives
         self._owners = Owners()
-        self._holders: dict[StreamKey, Member] = {}  # a stream is held by at most one member here
-        self._claims = Claims(settings, hearing)  # those of them that are not served yet
-        self._paused: dict[StreamKey, None] = {}  # those that their members are to let go of
-        self._doubtful: dict[StreamKey, None] = {}  # those that may be somebody else's now, or were moved
-        self._to_look_at: deque[StreamKey] = deque()  # held streams, in the decision that is being made
-        self._to_claim: deque[StreamKey] = deque()  # free ones, likewise
-        self._is_deciding = False  # a decision has begun, and goes on in the next tick
-        self._is_touched = False  # since it began
-        self._free: dict[StreamKey, None] = {}  # that members here may be entitled to, and that none of them holds
-        self._has_decided = False  # since the mesh was told of the members here
-        self._said: MembersState | None = {}  # what the mesh has been told last of the members here; None: nobody knows
-        self._saying: Pieces[Event] | None = None  # it is being told that
-        self._speaks = False  # this node's own stream has something of its members
+        self._holders: dict[StreamKey, Member] = {}  # each stream is held by at most one member here
+        self._claims = Claims(settings, hearing)  # holds that are not served yet
+        self._paused: dict[StreamKey, None] = {}  # streams that their members were told to release
+        self._doubtful: dict[StreamKey, None] = {}  # streams that may belong to another member now, or were moved
+        self._to_look_at: deque[StreamKey] = deque()  # held streams, for the decision in progress
+        self._to_claim: deque[StreamKey] = deque()  # free streams, for the decision in progress
+        self._is_deciding = False  # a decision is in progress, and goes on in the next tick
+        self._is_touched = False  # something changed since it began
+        self._free: dict[StreamKey, None] = {}  # free here, and members here may be entitled to them
+        self._has_decided = False  # since the mesh was last told of the members here
+        self._said: MembersState | None = {}  # what the mesh was last told of the members here; None: unknown
+        self._saying: Pieces[Event] | None = None  # that statement while it is being written
+        self._speaks = False  # this node's own stream has something about its members
         self._wall_offset_s = wall_offset_s
-        self._look_at_s = now_s + settings.expire_after_s / LOOKS  # when to see whether it is still used
+        self._look_at_s = now_s + settings.expire_after_s / LOOKS  # when to check whether the group is still used
         self._decide_at_s = inf
         self._say_at_s = inf
         self._publish_at_s = inf
@@ -119,7 +119,7 @@ class Group:
     # --- inputs --------------------------------------------------------------------------------------------------
 
     def touch(self, now_s: float) -> None:
-        """Something changed that decisions depend on."""
+        """Something changed on which decisions depend."""
         self._is_touched = True
         self._decide_at_s = min(self._decide_at_s, now_s)
 
@@ -134,8 +134,8 @@ class Group:
         window: int = 0,
         policy: GroupPolicy | None = None,
     ) -> list[GroupEffect]:
-        """Whoever joins again takes the place that it had; nobody takes the place of somebody else. ``window``: of a
-        member that acknowledges by hand. ``policy`` counts if the group has none."""
+        """Let a member join. One that joins again takes its old place; nobody can take another owner's place.
+        ``window``: of a member that acknowledges by hand. ``policy`` counts if the group has none."""
         earlier = self.members.get(name)
         if any(other not in ("", owner) for other in self._owners_of(name)):
             raise MemberTaken(f"{name} in group {self.name} is somebody else's member: choose another name")
@@ -144,7 +144,7 @@ class Group:
         turn = min(max(self.reports.turn(name), earlier.turn if earlier else 0) + 1, OFFSET_MAX)
         effects: list[GroupEffect] = []
         if earlier is not None:
-            effects += self.leave(earlier, now_s, died=True)  # nobody comes twice who is still there
+            effects += self.leave(earlier, now_s, died=True)  # a member that joins twice has lost its first connection
             effects.append(Replaced(earlier.subscription))
         hand = Hand(window) if window else None
         self.members[name] = Member(subscription, name, pattern, turn, owner, hand=hand)
@@ -155,12 +155,12 @@ class Group:
         return effects
 
     def _owners_of(self, name: str) -> set[str]:
-        """Whose the living members of this name are. A node of an older version does not say."""
+        """The owners of the living members of this name. Nodes of older versions do not say."""
         here = self.members.get(name)
         return {*self.reports.owners(name), *(() if here is None else (here.owner,))}
 
     def leave(self, member: Member, now_s: float, *, died: bool = False) -> list[GroupEffect]:
-        """What it held is free at once. ``died``: it did not say goodbye."""
+        """Remove a member; what it held is free at once. ``died``: it left without a goodbye."""
         effects = self.settling.died(member, now_s) if died else []
         del self.members[member.name]
         for key in member.holds:
@@ -183,7 +183,8 @@ class Group:
     def settled(
         self, member: Member, acks: Iterable[Acked], nacks: Iterable[Nacked], generation: int, now_s: float
     ) -> list[GroupEffect]:
-        """A member that acknowledges by hand did so. What is late counts for nothing, but its refusals are answered."""
+        """Take what a member that acknowledges by hand has settled. Late settlements count for nothing, but refusals
+        are answered."""
         nacks = tuple(nacks)
         touched = self.settling.acked(member, [each for each in acks if self._speaks_of(member, each)])
         mine = [each for each in nacks if self._speaks_of(member, each)]
@@ -194,14 +195,14 @@ class Group:
         late = [each for each in nacks if each not in mine]
         effects += (Refusal(member.subscription, EventId(each.stream, each.epoch, each.offset), False) for each in late)
         if touched:
-            self.used_s = now_s  # what failed is said at once: counts are to survive this node
+            self.used_s = now_s  # failures are announced at once, so that the counts survive this node
             self._publish(now_s if mine else now_s + self._settings.publish_interval_s)
         if member.answer(generation):
             self.touch(now_s)
         return [*effects, self._wake(member)]
 
     def set_policy(self, policy: GroupPolicy, now_s: float) -> list[GroupEffect]:
-        """Said at once: whoever asked for it waits until it is durable."""
+        """Announce a policy at once: the caller waits until it is durable."""
         version = self.policy_at.version + 1 if self.policy_at else 1
         self.policy_at = policy_at(policy, version, self.era)
         self.settling.policy = policy
@@ -213,7 +214,7 @@ class Group:
         return Say(topic_of(self.name), (policy_event(policy, self._used_us),))
 
     def move(self, positions: tuple[Position, ...], now_s: float) -> list[GroupEffect]:
-        """Said and written at once: whoever asked for it waits until it is durable."""
+        """Announce and write positions at once: the caller waits until they are durable."""
         if not self.places.has_room_for({(each.stream, each.epoch) for each in positions}):
             raise UsageError(f"group {self.name} has positions in too many streams", limit=GROUP_POSITIONS_MAX)
         for each in positions:
@@ -232,8 +233,8 @@ class Group:
             self.touch(now_s)
 
     def hear_node(self, said: NodeSaid, epoch: Epoch, offset: int, now_s: float) -> bool:
-        """Whether there was room for it."""
-        if said.node == self._me:  # from an earlier life; whatever it says that is not so any more is taken back
+        """Take what a node says about its members; return whether there was room for it."""
+        if said.node == self._me:  # from an earlier life; what is no longer true is withdrawn
             self._said, self._speaks = said.members, True
             self.touch(now_s)
             return True
@@ -244,7 +245,7 @@ class Group:
         return True
 
     def hear_place(self, said: PlaceSaid, origin: NodeId, epoch: Epoch, now_s: float) -> bool:
-        """Whether there was room for it."""
+        """Take a position from another node; return whether there was room for it."""
         if not self.places.has_room_for({said.key}):
             return False
         if origin == self._me:
@@ -252,7 +253,7 @@ class Group:
             return True
         if self.places.hear(said.key, said.place, origin, epoch) and self._doubt(said.key):
             self.touch(now_s)
-        if now_s < self._started_s:  # it may have been said by nodes that nobody remembers
+        if now_s < self._started_s:  # it may come from nodes that nobody remembers
             self.adopt(self._started_s)
         return True
 
@@ -263,7 +264,7 @@ class Group:
             self.settling.wake_at_s = now_s
 
     def hear_policy(self, said: PolicySaid, origin: NodeId, epoch: Epoch, now_s: float) -> None:
-        """The greatest counts, at every node alike."""
+        """Take a policy from another node. The greatest counts, at every node alike."""
         self._says_policy = self._says_policy or origin == self._me
         if self.policy_at is None or self.policy_at <= said.policy:
             self.policy_at = said.policy
@@ -272,12 +273,14 @@ class Group:
             self.settling.wake_at_s = now_s
 
     def unsure(self, now_s: float) -> None:
-        """This node has spoken of the group before, and withdrew what it said of its members: others may remember."""
+        """This node has spoken about the group before, and withdrew what it said about its members: others may remember
+        the group."""
         self._said = None
         self.touch(now_s)
 
     def withdrawn(self, what: Subject, origin: NodeId, epoch: Epoch, offset: int, adopt_at_s: float) -> None:
-        """Another node has forgotten the group, or withdraws what is out of date. What counts is said by this one."""
+        """Another node has forgotten the group, or withdraws what is out of date. If it still counts, this node says
+        it."""
         match what:
             case str():
                 self.reports.hear(what, Report(epoch, offset, {}))
@@ -291,13 +294,13 @@ class Group:
                     self._policy_source = origin, NO_EPOCH
                     self.adopt(adopt_at_s)
             case GroupSubject.DROP:
-                pass  # it is said in all that is said
+                pass  # every statement says it
             case _:
                 if self.places.disown(what, origin):
                     self.adopt(adopt_at_s)
 
     def begin_era(self, era: int, now_s: float) -> list[GroupEffect]:
-        """All eras before this one are over: nobody is a member, it stands nowhere, and nothing has failed."""
+        """All earlier eras are over: the group has no members, no positions and no failures."""
         assert era > self.era, "eras only begin once"
         gone = [Dropped(member.subscription, self.name) for member in self.members.values()]
         self.era, self.used_s = era, now_s
@@ -317,11 +320,11 @@ class Group:
         return [*gone, ForgetPositions(self.name)]
 
     def end(self) -> list[dict[StreamKey, Any]]:
-        """This is over, or its era is: what was known of streams, for whoever frees that."""
+        """This group or its era is over. Return what was known of streams, so that it can be freed bit by bit."""
         return [*self.places.end(), self._owners.end(), self._holders, self._free]
 
     def spoken(self) -> dict[Subject, None]:
-        """All that this node's own stream has of the group."""
+        """All that this node's own stream has about the group."""
         subjects: dict[Subject, None] = dict.fromkeys(self.places.said)
         subjects.update((LedgerOf(key), None) for key in self.places.ledgers_said)
         if self._speaks:
@@ -333,15 +336,15 @@ class Group:
         return subjects
 
     def adopt(self, at_s: float) -> None:
-        """A node is gone: at that time, say what it said of positions, unless somebody else did."""
+        """A node is gone: at that time, repeat its positions, unless another node has done so."""
         self._adopt_at_s = min(self._adopt_at_s, at_s)
 
     def is_durable(self, now_s: float) -> None:
-        """All that this node has said of the group."""
+        """All that this node has said about the group is durable."""
         self._decide_at_s = min(self._decide_at_s, self._claims.durable(now_s))
 
     def look_at_claims(self, now_s: float) -> None:
-        """More was heard: some of them may have waited for that."""
+        """More was heard: some claims may have waited for that."""
         if self._claims.were_heard(now_s):
             self.touch(now_s)
 
@@ -350,7 +353,7 @@ class Group:
         return bool(self._claims)
 
     def hurry(self, now_s: float) -> None:
-        """Nothing can wait any more."""
+        """The node stops: nothing can wait any longer."""
         self._publish(now_s)
         self.touch(now_s)
 
@@ -358,7 +361,7 @@ class Group:
 
     @property
     def patterns(self) -> frozenset[Pattern]:
-        """What those want whom streams were given to last."""
+        """What those members want that were given streams last."""
         return self._owners.patterns
 
     @property
@@ -367,7 +370,7 @@ class Group:
         return min(*times_s, self.settling.wake_at_s)
 
     def used_at(self, used_s: float, now_s: float) -> None:
-        """It is known from others, or from an earlier life, and was used last at that time."""
+        """Other nodes, or an earlier life of this one, say that the group was last used at that time."""
         self.used_s = used_s
         self._look_later(now_s)
 
@@ -376,7 +379,7 @@ class Group:
         self._look_at_s = min(now_s + expire_after_s / LOOKS, self.used_s + expire_after_s)
 
     def has_expired(self, now_s: float) -> bool:
-        """Nobody has used it for so long that it can be forgotten."""
+        """Whether nobody has used it for so long that it can be forgotten."""
         return now_s >= self._look_at_s and not self._in_use and now_s >= self.used_s + self._settings.expire_after_s
 
     @property
@@ -384,14 +387,15 @@ class Group:
         return bool(self.members) or self.reports.has_members
 
     def _look(self, now_s: float) -> list[GroupEffect]:
-        """That there are members here is said again: whoever was away for long need not take the group for unused."""
+        """Repeat that there are members here, so that a node that was away for long does not take the group for
+        unused."""
         if self._in_use:
             self.used_s = now_s
         self._look_later(now_s)
         return self._say_members(now_s, again=bool(self.members))
 
     def tick(self, now_s: float, share: WorkShare) -> list[GroupEffect]:
-        """``share``: of elections and decisions; what is left over, the next tick does."""
+        """``share``: how many elections and decisions may be made; the next tick makes the rest."""
         effects: list[GroupEffect] = []
         if self._decide_at_s <= now_s and self._elect(share):
             effects += self._decide(now_s, share)
@@ -419,7 +423,7 @@ class Group:
         return self.settling.due_again_s(held, now_s) if self.places.ledgers else inf
 
     def holder(self, key: StreamKey) -> tuple[NodeId, str] | None:
-        """Who has a stream; of several the one that will keep it."""
+        """The member that has a stream; of several, the one that will keep it."""
         holders = self.reports.holders(key)
         if own := self._holders.get(key):
             holders.append((self._me, own.name))
@@ -429,7 +433,7 @@ class Group:
         return key in self._holders
 
     def everybody(self) -> frozenset[GroupMember]:
-        """All living members. Of those with the same name, the one that joined last."""
+        """All living members. If several have the same name, the one that joined last."""
         latest: dict[str, tuple[int, NodeId, Pattern]] = {}
         for name, member in self.members.items():
             latest[name] = member.turn, self._me, member.pattern
@@ -440,7 +444,7 @@ class Group:
         return frozenset(GroupMember(node, name, pattern) for name, (_, node, pattern) in latest.items())
 
     def _elect(self, share: WorkShare) -> bool:
-        """Whether it is known whose each stream is. A node without members of its own need not know."""
+        """Work on elections; return whether every stream's owner is known. A node without members need not know."""
         self._owners.set_members(self.everybody() if self.members else frozenset(), self._streams)
         is_settled, changed = self._owners.work(share)
         for key in changed:
@@ -449,8 +453,8 @@ class Group:
         return is_settled
 
     def _decide(self, now_s: float, share: WorkShare) -> list[GroupEffect]:
-        """Go on with a decision, or begin one: what held streams become, then which free ones to claim. There may be
-        ten thousand of each, so it takes several ticks; members and the mesh are told at its end."""
+        """Go on with a decision, or begin one: first what becomes of held streams, then which free ones to claim. There
+        may be ten thousand of each, so it takes several ticks. Members and the mesh are told at its end."""
         if not self._is_deciding:
             self._is_deciding, self._is_touched = True, False
             self._to_look_at.extend(dict.fromkeys((*self._doubtful, *self._claims, *self._paused)))
@@ -477,7 +481,7 @@ class Group:
         if after == hold:
             return
         if member.hand is not None and (after is None or (isinstance(hold, Paused) and isinstance(after, Served))):
-            self._empty_hand(member.hand, key, now_s)  # it has let go of all it had
+            self._empty_hand(member.hand, key, now_s)  # it has released everything it had
         member.hold(key, after)
         if after is None:
             self._release(key)
@@ -489,7 +493,7 @@ class Group:
             self._paused[key] = None
 
     def _release(self, key: StreamKey) -> None:
-        """No member here holds it."""
+        """No member here holds the stream any longer."""
         del self._holders[key]
         self._claims.drop(key)
         self._paused.pop(key, None)
@@ -498,18 +502,18 @@ class Group:
             self._to_claim.append(key)
 
     def _doubt(self, key: StreamKey) -> bool:
-        """What a member here makes of it has to be looked at; whether one has it."""
+        """The stream's hold has to be checked again; return whether a member here has one."""
         if key in self._holders:
             self._doubtful[key] = None
         return key in self._holders
 
     def _empty_hand(self, hand: Hand, key: StreamKey, now_s: float) -> None:
-        """There is room for more, also of other streams: what waits for that has to be woken."""
+        """There is more room, also for other streams: wake what waits for that."""
         hand.drop_stream(key)
         self.settling.wake_at_s = now_s
 
     def _next(self, member: Member, key: StreamKey, hold: Hold, now_s: float) -> Hold | None:
-        """What becomes of a hold; None: the stream is let go."""
+        """What becomes of a hold; None: the stream is released."""
         version = self.places.version(key)
         rightful = self._is_owner(member, key)
         match hold:
@@ -530,19 +534,19 @@ class Group:
                 assert_never(hold)
 
     def _claim(self, now_s: float, share: WorkShare) -> None:
-        """Want every stream that belongs to a member here and that nobody has; some of them at a time."""
+        """Claim streams that belong to a member here and that nobody has, some at a time."""
         if not self._to_claim:
             self._to_claim.extend(self._free)
-        listens = bool(self._lives and self._settings.settle_s)  # alone, there is nobody to listen to
+        listens = bool(self._lives and self._settings.settle_s)  # without other nodes there is nobody to listen to
         while self._to_claim and share.left > 0:
             share.left -= 1
             key = self._to_claim.popleft()
             if len(self._holders) >= GROUP_HELD_MAX:
                 self._to_claim.clear()
-                return  # the rest has no member, as people see, until more nodes share the work
+                return  # the rest has no member, and people see that, until more nodes share the work
             owner = self._owners.get(key)
             if owner is None or owner.node != self._me or key in self._holders:
-                self._free.pop(key, None)  # if that changes, it is among them again
+                self._free.pop(key, None)  # if that changes, it is added again
                 continue
             if self.reports.holders(key):
                 continue
@@ -565,14 +569,15 @@ class Group:
     # --- positions and what is said ------------------------------------------------------------------------------
 
     def serves(self, member: Member, key: StreamKey) -> bool:
-        """Whether it is to get events of this stream, and they are those that the group stands at."""
+        """Whether the member gets events of this stream, from the position that the group has now."""
         return member.holds.get(key) == Served(self.places.version(key))
 
     def _speaks_of(self, member: Member, what: Acked | Nacked) -> bool:
         return self._counts(member, Position(what.stream, what.epoch, 0))
 
     def _counts(self, member: Member, position: Position) -> bool:
-        """A member speaks only of what it has, and not of what it handled before the group was moved."""
+        """Whether the position counts: a member speaks only of what it has, and not of events from before the group was
+        moved."""
         key = position.stream, position.epoch
         match member.holds.get(key):
             case Served(version) | Paused(version):
@@ -597,7 +602,7 @@ class Group:
             self._publish_at_s = min(self._publish_at_s, at_s)
 
     def _say_places(self, now_s: float) -> list[GroupEffect]:
-        """As many as there may be in a batch; the others in the next tick."""
+        """Say as many positions as fit into a batch; the next tick says more."""
         stamp_us = self._used_us
         events: list[Event] = []
         for key, place, ledger in self.places.take_unsaid(GROUP_SAY_EVENTS_MAX):
@@ -610,7 +615,7 @@ class Group:
 
     def _say_members(self, now_s: float, *, again: bool = False) -> list[GroupEffect]:
         if self._saying is not None:
-            return []  # right now
+            return []  # not now
         members = {name: member.state() for name, member in self.members.items()}
         if members == self._said and not again and not self._claims.unsaid:
             return []
@@ -620,7 +625,8 @@ class Group:
         return self._say_on(now_s)
 
     def _say_on(self, now_s: float) -> list[GroupEffect]:
-        """One event has all members here, and they may hold ten thousand streams: it takes several ticks to write."""
+        """Go on writing the statement about all members here. They may hold ten thousand streams, so it takes several
+        ticks."""
         assert self._saying is not None, "it was begun"
         self._say_at_s = now_s
         try:
@@ -637,5 +643,5 @@ class Group:
 
     @property
     def _used_us(self) -> int:
-        """What is said is of the time when the group was used: who says again what others said does not use it."""
+        """The time when the group was used. Repeating what others said does not count as use, so it keeps this time."""
         return max(int((self.used_s + self._wall_offset_s) * 1_000_000), 0)

@@ -1,9 +1,8 @@
-"""All groups of a node: what the broker talks to.
+"""All groups of a node, as the broker uses them.
 
-A group ends in one of two ways. It is **dropped** by somebody: its next era begins, which every node learns, and what
-was said in those before counts no more, whoever still says it. Or nobody uses it for a long time: then each node
-**forgets** it by itself, and withdraws what it said. One that has reason to remember, because there the group was used,
-goes on, and says for itself what the others withdrew.
+A group ends in one of two ways. Either somebody **drops** it: its next era begins, every node learns that, and
+statements of earlier eras no longer count. Or nobody uses it for a long time: then each node **forgets** it by itself,
+and withdraws what it said. A node where the group was used keeps it, and says for itself what the others withdrew.
 """
 
 from __future__ import annotations
@@ -49,16 +48,17 @@ from weft.errors import UsageError
 from weft.limits import OFFSET_MAX
 from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, Topic, covers
 
-GROUPS_MAX: Final = 4096  # known to one node: groups are named by people, and each is a topic
-GRAVES_MAX: Final = 65_536  # groups that were dropped, and are remembered for that: about 20 MB
-WITHDRAWALS_AT_ONCE: Final = 500  # said in one step: some milliseconds
-TICKED_AT_ONCE: Final = 64  # groups in one tick: likewise
-WORKED_AT_ONCE: Final = 500  # streams that are elected for, given, taken or claimed in one tick: likewise
-CLOSING_TICKS_MAX: Final = 10_000  # until all is said: a few for each group, and one for a thousand streams
+GROUPS_MAX: Final = 4096  # known to one node: people name groups, and each is a topic
+GRAVES_MAX: Final = 65_536  # dropped groups that are remembered as dropped: about 20 MB
+WITHDRAWALS_AT_ONCE: Final = 500  # said in one step: a few milliseconds
+TICKED_AT_ONCE: Final = 64  # groups in one tick: a few milliseconds
+WORKED_AT_ONCE: Final = 500  # streams that are elected for, given, taken or claimed in one tick: a few milliseconds
+CLOSING_TICKS_MAX: Final = 10_000  # until all is said: a few ticks for each group, and one per thousand streams
 
 
 class Grave(NamedTuple):
-    """A group that was dropped, remembered for who has not heard of it. ``says``: this node's own stream does."""
+    """A group that was dropped, remembered for nodes that have not heard of that. ``says``: this node's own stream has
+    the drop."""
 
     era: int
     at_s: float
@@ -66,7 +66,7 @@ class Grave(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """The last that a node has said under one key of a group's topic."""
+    """The last thing that a node has said under one key of a group's topic."""
 
     origin: NodeId
     epoch: Epoch
@@ -75,10 +75,10 @@ class Statement(NamedTuple):
 
 
 class Groups:
-    """``positions``: what the node's log has of a group.
+    """``positions``: the positions that the node's log has for a group.
 
-    Inputs return what has to be done at once. Everything that can wait for the next input to come is decided in
-    ``tick``, when ``get_timer`` says so: often at once. ``hearing``: whether this node is up to date with the others.
+    Inputs return what has to be done at once. ``tick`` decides everything else when ``get_timer`` says so, which is
+    often at once. ``hearing``: whether this node is up to date with the others.
     """
 
     def __init__(
@@ -89,24 +89,24 @@ class Groups:
         wall_offset_s: float = 0.0,
         hearing: Hearing | None = None,
     ) -> None:
-        self.refused = 0  # events of others that were bad, or that there was no room for
+        self.refused = 0  # events of others that were bad, or for which there was no room
         self._me = me
         self._settings = settings
         self._positions = positions
         self._wall_offset_s = wall_offset_s
         self._groups: dict[str, Group] = {}
-        self._graves: dict[str, Grave] = {}  # the oldest first
+        self._graves: dict[str, Grave] = {}  # the oldest one first
         self._withdrawals: dict[str, dict[Subject, None]] = {}  # by group: what this node still has to withdraw
         self._leavings = Leavings()
-        self._due: dict[str, float] = {}  # of those that have something to do at some time, when
-        self._alarms: list[tuple[float, str]] = []  # a heap of the same; what is not so any more is passed over
-        self._wanting: Selection[str] = Selection()  # groups by what their members want
-        self._patterns: dict[str, frozenset[Pattern]] = {}  # what is in there, by group
+        self._due: dict[str, float] = {}  # by group: when it has something to do
+        self._alarms: list[tuple[float, str]] = []  # a heap of the same; entries that are out of date are skipped
+        self._wanting: Selection[str] = Selection()  # groups by the patterns of their members
+        self._patterns: dict[str, frozenset[Pattern]] = {}  # the patterns in there, by group
         self._subscriptions: dict[int, tuple[Group, Member]] = {}
         self._streams: dict[StreamKey, None] = {}
         self._lives: dict[NodeId, Epoch] = {}  # of the other nodes
         self._hearing = hearing or hears_at_once()
-        self._claiming: dict[str, None] = {}  # groups with streams that are wanted and not served yet
+        self._claiming: dict[str, None] = {}  # groups with streams that are claimed and not served yet
         self.dead_topics: frozenset[Topic] = frozenset()  # that groups have chosen for their dead letters
         self._dead_topics: dict[str, Topic] = {}  # the same by group
 
@@ -124,7 +124,7 @@ class Groups:
         window: int = 0,
         policy: GroupPolicy | None = None,
     ) -> list[GroupEffect]:
-        """An empty ``member`` is given a name of its own. Raise UsageError for what cannot be."""
+        """Let a member join; an empty ``member`` gets a name. Raise UsageError if the names are not valid."""
         assert subscription not in self._subscriptions, "a subscription joins once"
         parse_group(group)
         name = parse_member(member) if member else unnamed(self._me, subscription)
@@ -147,8 +147,8 @@ class Groups:
         return self._spoke(effects)
 
     def leave(self, subscription: int, now_s: float, *, died: bool = False) -> list[GroupEffect]:
-        """Its streams are free at once. One that was replaced, or was in no group, is ignored. ``died``: without a
-        goodbye; what it had in hand counts as tried."""
+        """Remove a member; its streams are free at once. A replaced member, or one in no group, is ignored. ``died``:
+        it left without a goodbye, so what it had in hand counts as tried."""
         if found := self._subscriptions.pop(subscription, None):
             group, member = found
             effects = group.leave(member, now_s, died=died)
@@ -168,7 +168,7 @@ class Groups:
         return []
 
     def hand(self, subscription: int, key: StreamKey) -> tuple[Settling, Member] | None:
-        """Of a member that acknowledges by hand, where it is served this stream."""
+        """Return the settling and the member, if the member acknowledges by hand and is served this stream."""
         found = self._subscriptions.get(subscription)
         if found is None:
             return None
@@ -187,7 +187,7 @@ class Groups:
     def handled(
         self, subscription: int, positions: Iterable[Position], generation: int, now_s: float
     ) -> list[GroupEffect]:
-        """Positions of streams that it does not hold are ignored: they are late."""
+        """Take a member's positions. Those of streams that it does not hold are late, and ignored."""
         if found := self._subscriptions.get(subscription):
             group, member = found
             effects = group.handled(member, positions, generation, now_s)
@@ -196,7 +196,7 @@ class Groups:
         return []
 
     def move(self, group: str, positions: Iterable[Position], now_s: float) -> list[GroupEffect]:
-        """Put a group elsewhere. Members that have these streams lose them and get them back, wherever they are."""
+        """Move a group. Members that have these streams lose them and get them back, wherever they are."""
         found = self._get(parse_group(group), now_s)
         if found is None:
             raise UsageError("too many groups", group=group, limit=GROUPS_MAX)
@@ -205,7 +205,7 @@ class Groups:
         return self._spoke(effects)
 
     def drop(self, group: str, now_s: float) -> list[GroupEffect]:
-        """End a group, wherever it is known: its members are told, and one of the same name begins anew."""
+        """End a group everywhere: its members are told, and a group of the same name is a new one."""
         found = self._groups.get(parse_group(group))
         if found is None:
             raise UsageError(f"there is no group {group}")
@@ -216,7 +216,7 @@ class Groups:
         return [*effects, *self._spoke([Say(topic_of(group), (drop_event(era),))])]
 
     def close(self, now_s: float) -> list[GroupEffect]:
-        """All members leave, and the mesh is told: the last effects before the node stops."""
+        """The node stops: all members leave, and the mesh is told with these last effects."""
         for subscription in list(self._subscriptions):
             self.leave(subscription, now_s)
         for group in self._groups.values():
@@ -242,7 +242,8 @@ class Groups:
         current = [(each, said) for each, said in read if _counts(said, era)]
         own = {subject_untrusted(each.event): said for each, said in read if each.origin == self._me}
         effects: list[GroupEffect] = []
-        # Positions in the log are of this era if this node has said anything in it: before it does, it forgets them.
+        # Positions in the log belong to this era if this node has said anything in it: before it does, it forgets older
+        # ones.
         logged = list(self._positions(name))
         if era and not any(_era_of(said) == era for said in own.values()):
             effects += [ForgetPositions(name)] if logged else []
@@ -268,7 +269,7 @@ class Groups:
         return effects
 
     def stream_known(self, key: StreamKey, now_s: float) -> list[GroupEffect]:
-        """A stream is in this node's log, from now on or since it was opened."""
+        """This node's log has a stream: since it was opened, or from now on."""
         if key not in self._streams:
             self._streams[key] = None
             for name in self._wanting.match(key[0].topic):
@@ -278,7 +279,8 @@ class Groups:
         return []
 
     def heard(self, key: StreamKey, batch: Batch, now_s: float) -> list[GroupEffect]:
-        """Events about a group: of other nodes, and of all of them, this one included, when the log is opened."""
+        """Events about a group came: from other nodes, or, when the log is opened, from all nodes including this
+        one."""
         stream, epoch = key
         name = group_of(stream.topic)
         effects: list[GroupEffect] = []
@@ -294,7 +296,7 @@ class Groups:
         return self._spoke(effects)
 
     def said(self, name: str, now_s: float) -> None:
-        """All that this node has said of a group is durable, and on its way to the others."""
+        """All that this node has said about a group is durable, and on its way to the others."""
         if name in self._claiming:
             group = self._groups[name]
             group.is_durable(now_s)
@@ -308,7 +310,7 @@ class Groups:
             self._wait(group)
 
     def node_lives(self, node: NodeId, epoch: Epoch, alive: bool, now_s: float) -> list[GroupEffect]:
-        """What membership says of another node: ``alive`` also if it is only suspected."""
+        """What membership says about another node. ``alive`` is true also if the node is only suspected."""
         if node == self._me:
             return []
         before, after = self._lives.get(node), epoch if alive else None
@@ -318,7 +320,7 @@ class Groups:
             del self._lives[node]
         else:
             self._lives[node] = after
-        # Only who is gone leaves something to adopt: nodes that are new come by the thousand.
+        # Only nodes that are gone leave something to adopt; new nodes may come by the thousand.
         at_s = inf if before is None else now_s + self._turn(without=node) * self._settings.publish_interval_s
         for group in self._groups.values():
             if node in group.reports:
@@ -356,7 +358,7 @@ class Groups:
         return [*effects, *self._say_withdrawals()]
 
     def get_timer(self) -> float | None:
-        """When ``tick`` is due; None: not before something happens."""
+        """When ``tick`` is due; None: not until something happens."""
         if self._withdrawals or self._leavings:
             return 0.0
         due_s = self._first_alarm() if self._alarms else None
@@ -368,7 +370,7 @@ class Groups:
         return self._alarms[0][0] if self._alarms else None
 
     def _first_grave(self) -> float | None:
-        """When the oldest of them need not be remembered any more."""
+        """When the oldest one may be forgotten."""
         grave = next(iter(self._graves.values()), None)
         return None if grave is None else grave.at_s + self._settings.expire_after_s
 
@@ -378,7 +380,7 @@ class Groups:
         return group in self._groups
 
     def remembers(self, group: str) -> bool:
-        """Whether it is there, or was dropped not long ago."""
+        """Whether the group exists, or was dropped not long ago."""
         return group in self._groups or group in self._graves
 
     def names(self) -> list[str]:
@@ -390,11 +392,12 @@ class Groups:
         return place.offset if place else None
 
     def positions(self, group: str) -> list[Position]:
-        """Where a group stands, as far as it is known here, in order; a stream may occur in several epochs."""
+        """A group's positions as far as this node knows them, in order; a stream may occur in several epochs."""
         return sorted(Position(*key, place.offset) for key, place in self._places(group).items())
 
     def streams(self, group: str) -> list[StreamKey]:
-        """Those that it stands in, in no order. There may be a hundred thousand: others need their turn in between."""
+        """The streams in which it has positions, in no order. There may be a hundred thousand, so others need their
+        turn in between."""
         return list(self._places(group))
 
     def _places(self, group: str) -> Mapping[StreamKey, Place]:
@@ -402,12 +405,12 @@ class Groups:
         return found.places.all if found else {}
 
     def policy(self, group: str) -> GroupPolicy | None:
-        """What was said about events that fail; None: nothing was, and the default holds."""
+        """The group's policy for events that fail; None: none was set, and the default holds."""
         found = self._groups.get(group)
         return found.settling.policy if found and found.policy_at else None
 
     def failures(self, group: str) -> tuple[int, int]:
-        """Events given out again, and dead letters made, since this node started."""
+        """How many events were given out again and how many dead letters were made, since this node started."""
         found = self._groups.get(group)
         return (found.settling.redelivered, found.settling.dead) if found else (0, 0)
 
@@ -417,7 +420,7 @@ class Groups:
         return found.holder(key) if found else None
 
     def holds(self, group: str, key: StreamKey) -> bool:
-        """Whether a member here has a stream, wants it, or has still to let go of it."""
+        """Whether a member here has a stream, wants it, or still has to release it."""
         found = self._groups.get(group)
         return found is not None and found.holds(key)
 
@@ -428,12 +431,12 @@ class Groups:
     # ---------------------------------------------------------------------------------------------------------------
 
     def _get(self, name: str, now_s: float, era: int = 0, logged: Iterable[Position] | None = None) -> Group | None:
-        """The group of this name, if there is room for it."""
+        """Return the group of this name; make one if there is room."""
         group = self._groups.get(name)
         if group is None and len(self._groups) < GROUPS_MAX:
             grave = self._graves.pop(name, None)
             era = max(era, grave.era if grave else 0)
-            if logged is None:  # of an era that begins, the log has nothing
+            if logged is None:  # when an era begins, the log has nothing of it yet
                 logged = () if era else self._positions(name)
             world = self._streams, self._lives, self._hearing
             group = Group(self._me, name, self._settings, *world, logged, now_s, era, self._wall_offset_s)
@@ -444,8 +447,8 @@ class Groups:
     # --- ends ----------------------------------------------------------------------------------------------------
 
     def _bury(self, group: Group, era: int, now_s: float, *, says: bool) -> list[GroupEffect]:
-        """A group was dropped. ``says``: it was here, and the mesh is told by this node."""
-        effects = self._begin_era(group, era, now_s)  # withdraws what was said, which may take a while: once
+        """A group was dropped. ``says``: it was known here, so this node tells the mesh."""
+        effects = self._begin_era(group, era, now_s)  # withdraws what was said, once, which may take a while
         self._remove(group)
         self._graves[group.name] = Grave(era, now_s, says)
         return effects
@@ -461,7 +464,7 @@ class Groups:
         return effects
 
     def _remove(self, group: Group) -> None:
-        """Know nothing of a group any more."""
+        """Forget a group."""
         self._withdraw(group.name, group.spoken())
         self._leavings.take(group.end())
         del self._groups[group.name]
@@ -478,7 +481,7 @@ class Groups:
             self._withdrawals[name] = found
 
     def _say_withdrawals(self) -> list[GroupEffect]:
-        """Some of them: a group may have stood in a hundred thousand streams."""
+        """Withdraw some statements: a group may have had positions in a hundred thousand streams."""
         if not self._withdrawals:
             return []
         name, left = next(iter(self._withdrawals.items()))
@@ -490,7 +493,7 @@ class Groups:
         return [Say(topic_of(name), tuple(map(withdrawal, some)))]
 
     def _spoke(self, effects: list[GroupEffect]) -> list[GroupEffect]:
-        """The same. What is said anew is not withdrawn any more."""
+        """Pass on the effects, and do not withdraw what they say again."""
         for effect in effects if self._withdrawals else ():
             left = self._withdrawals.get(group_of(effect.topic) or "") if isinstance(effect, Say) else None
             if left is not None and isinstance(effect, Say):
@@ -500,7 +503,7 @@ class Groups:
         return effects
 
     def _wait(self, group: Group) -> None:
-        """Note whether a group waits for its time. A node may know thousands that do not."""
+        """Note whether a group waits for some time. A node may know thousands that do not."""
         if group.has_claims:
             self._claiming[group.name] = None
         else:
@@ -513,7 +516,7 @@ class Groups:
             heappush(self._alarms, (due_s, group.name))
 
     def _note_dead_topic(self, name: str) -> None:
-        """Of a group that may have changed its policy, or is there no longer."""
+        """The group may have changed its policy, or may be gone."""
         group = self._groups.get(name)
         policy = None if group is None else group.settling.policy
         after = policy.topic_of(name) if policy is not None and policy.dead_letter else None
@@ -528,7 +531,7 @@ class Groups:
             self.dead_topics = found
 
     def _index(self, group: Group) -> None:
-        """Note what the members of a group want: new streams are told to groups that want them, and to no others."""
+        """Note what the members of a group want: only groups that want a new stream are told of it."""
         before, after = self._patterns.get(group.name, frozenset()), group.patterns
         if before is after:
             return
@@ -541,7 +544,7 @@ class Groups:
     # --- hearing -------------------------------------------------------------------------------------------------
 
     def _read_untrusted(self, statement: Statement) -> Said | None:
-        """None if no node says that: of members, each speaks of its own."""
+        """Read a statement; None if that node cannot say it: a node speaks only about its own members."""
         try:
             said = read_untrusted(statement.event)
         except BadGroupEvent:
@@ -553,7 +556,7 @@ class Groups:
         return said
 
     def _take(self, name: str, said: Said, statement: Statement, now_s: float) -> list[GroupEffect]:
-        """One statement, as it comes."""
+        """Take one statement, as it comes."""
         group, grave = self._groups.get(name), self._graves.get(name)
         known = group.era if group else grave.era if grave else 0
         era = _era_of(said)
@@ -563,12 +566,12 @@ class Groups:
                 group.withdrawn(said.what, *statement[:3], at_s)
             return []
         if era < known and not (isinstance(said, NodeSaid) and not said.members):
-            return []  # late
+            return []  # it comes late
         if isinstance(said, DropSaid):
             return self._take_drop(name, era, known, now_s)
         effects = self._begin_era(group, era, now_s) if group is not None and era > group.era else []
         if group is None and known and era < known:
-            return []  # that a node has no members is nothing new
+            return []  # a node without members is nothing new
         is_new = group is None
         group = self._get(name, now_s, era)
         if group is not None and is_new:
@@ -592,7 +595,7 @@ class Groups:
         return []
 
     def _hear(self, group: Group, said: Said, statement: Statement, now_s: float) -> bool:
-        """What counts in the group's era; whether there was room for it."""
+        """Take a statement that counts in the group's era; return whether there was room for it."""
         origin, epoch, offset, event = statement
         group.used_s = max(group.used_s, self._stamp_s(event, now_s))
         match said:
@@ -616,7 +619,7 @@ class Groups:
         return min(event.timestamp_us / 1_000_000 - self._wall_offset_s, now_s)
 
     def _turn(self, without: NodeId | None = None) -> int:
-        """Nodes take turns in saying what others said: usually, the first knows it all."""
+        """Nodes take turns in repeating what others said: usually, the first one has it all."""
         return 1 + sum(other < self._me for other in self._lives if other != without)
 
 
@@ -625,7 +628,8 @@ def _era_of(said: Said) -> int:
 
 
 def _counts(said: Said, era: int) -> bool:
-    """Whether it makes a group what it is in this era. That a node has no members says so only in the first one."""
+    """Whether the statement makes the group exist in this era. That a node has no members does so only in the first
+    era."""
     match said:
         case NodeSaid() | PlaceSaid() | LedgerSaid() | PolicySaid():
             return said.era == era
@@ -634,5 +638,5 @@ def _counts(said: Said, era: int) -> bool:
 
 
 def _is_over(said: Said, era: int) -> bool:
-    """Whether it is to be withdrawn by whoever said it."""
+    """Whether the node that said this has to withdraw it."""
     return not isinstance(said, WithdrawalSaid) and not _counts(said, era) and said != DropSaid(era)

@@ -1,9 +1,9 @@
-"""What a member that acknowledges by hand has been given and has not settled, and what it is given next. Pure.
+"""For a member that acknowledges by hand: what it has got and not settled yet, and what it gets next. Pure.
 
-Everything at or after the group's position that is neither done nor in its hand is to be given out, the lowest offset
-first. What failed waits for its time: in order, all behind it waits too; set aside, only itself. No more than the
-window is in hand, over all streams together. Events that come again ``alone`` come when nothing else is in hand: if the
-member dies then, it is known of what.
+Everything from the group's position on that is neither done nor in hand is given out, the lowest offset first. An event
+that failed waits for its time. If the group wants order, everything behind it waits, too; otherwise the event is set
+aside. Over all streams together, at most one window of events is in hand. Events that come again ``alone`` come when
+nothing else is in hand: if the member dies then, it is clear which event killed it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weft.model.offsets import OffsetRanges
 
 
 class Run(NamedTuple):
-    """Events to give out next. ``tries``: how often each has failed."""
+    """Events to give out next. ``tries``: how often each of them has failed."""
 
     first: int
     end: int
@@ -28,24 +28,24 @@ class Run(NamedTuple):
 class Nothing(Enum):
     """Why there is nothing to give out."""
 
-    NONE = "none"  # all there is has been given out
-    LATER = "later"  # the window is full, or a retry is waited for
+    NONE = "none"  # everything there is was given out
+    LATER = "later"  # the window is full, or the next event waits for its retry
 
 
 Given = Run | Nothing
-CRUMB_SHARE: Final = 4  # of the window: less is not given out piece by piece, because each piece has its price
+CRUMB_SHARE: Final = 4  # of the window: smaller pieces are not given out, because each piece costs something
 NO_OFFSETS: Final = OffsetRanges()
 
 
 class Hand:
-    """Of one member, over all streams that it is served."""
+    """The hand of one member, over all streams that it is served."""
 
     def __init__(self, window: int) -> None:
         self.window: Final = window
         self._streams: dict[StreamKey, OffsetRanges] = {}
         self._size = 0
-        self._alone = False  # what it has is one event that has to be alone
-        self._postponed: dict[StreamKey, tuple[int, int]] = {}  # from which offset on, how much room is waited for
+        self._alone = False  # it holds one event that has to be alone
+        self._postponed: dict[StreamKey, tuple[int, int]] = {}  # it waits from this offset on, for so much room
 
     def __len__(self) -> int:
         return self._size
@@ -57,7 +57,7 @@ class Hand:
         return self._streams.get(key, NO_OFFSETS)
 
     def take(self, key: StreamKey, first: int, end: int, *, alone: bool) -> None:
-        """These are on their way to it."""
+        """These events are on their way to the member."""
         held = self._streams.setdefault(key, OffsetRanges())
         before = len(held)
         held.add(first, end)
@@ -66,15 +66,15 @@ class Hand:
         self._postponed.pop(key, None)
 
     def postpone(self, key: StreamKey, first: int, events: int) -> bool:
-        """So many are stored together. If they do not fit now, and will when more is settled, they wait for that: to
-        take a batch apart costs more than to wait. Whether they do."""
+        """So many events are stored together. If they do not fit now, but will when more is settled, they wait, because
+        taking a batch apart costs more. Return whether they wait."""
         waits = self._size > 0 and self.window - self._size < events <= self.window
         if waits:
             self._postponed[key] = first, events
         return waits
 
     def drop(self, key: StreamKey, first: int, end: int) -> None:
-        """It has these no longer, however that ended."""
+        """The member no longer has these, for whatever reason."""
         held = self._streams.get(key)
         if held is not None:
             before = len(held)
@@ -96,7 +96,7 @@ class Hand:
     def next_run(
         self, key: StreamKey, ledger: Ledger, position: int, end: int, *, in_order: bool, now_us: int, lonely: bool
     ) -> Given:
-        """``lonely``: something that this member is served has to come alone, here or in another stream."""
+        """``lonely``: an event that this member is served has to come alone, in this stream or in another one."""
         taken = self.of(key)
         for first, free_end in _free(ledger.done, taken, position, end):
             if self._is_postponed(key, first):
@@ -132,7 +132,7 @@ class Hand:
         return self._size > 0 and waiting_first == first and self.window - self._size < room
 
     def _is_crumb(self, events: int) -> bool:
-        """Whether there is room for so few of them that it is better to wait until more is settled."""
+        """Whether there is room for so few events that it is better to wait until more is settled."""
         room = self.window - self._size
         return self._size > 0 and room < min(events, self.window // CRUMB_SHARE)
 

@@ -1,7 +1,7 @@
-"""What is known no longer, freed some at a time.
+"""What is no longer needed, freed a piece at a time.
 
-To free a hundred thousand things takes nearly as long as to make them: a group that is dropped may have stood in so
-many streams.
+Freeing a hundred thousand objects takes nearly as long as making them, and a dropped group may have had positions in
+that many streams.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Leavings:
         return bool(self._left)
 
     def take(self, things: Iterable[dict[Any, Any]]) -> None:
-        """Nobody else may use them any more."""
+        """Take things that nobody else uses any longer."""
         self._left += filter(None, things)
 
     def free_some(self) -> None:

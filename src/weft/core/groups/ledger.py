@@ -1,8 +1,9 @@
-"""What a group remembers of one stream beyond its position: what is done out of order, and what has failed how often.
+"""What a group remembers of one stream behind its position: what is done out of order, and what has failed how often.
 
 A ledger is part of the group's records (key ``l:``, see ``events``), so it goes where the stream goes. Two nodes may
-write to it while the mesh is split. Whatever they noted is joined: what one of them has done is done, and of two counts
-the greater one stands. Joining has no order, so all nodes come to the same (a join semilattice, see the tests).
+write to it while the mesh is split. Their notes are joined: what one of them has done is done, and the greater of two
+counts stands. The order of joining does not matter, so all nodes reach the same ledger (a join semilattice, see the
+tests).
 
 >>> ledger = Ledger()
 >>> ledger.finish(3, 5)
@@ -25,18 +26,18 @@ from weft.errors import UsageError
 from weft.limits import KIB, OFFSET_MAX
 from weft.model.offsets import OffsetRanges
 
-WINDOW_MAX: Final = 4096  # events that one member has in hand: all of them may come again when it dies
-SET_ASIDE_MAX: Final = 1000  # events of one stream that failed and wait; then the stream waits for them
-LEDGER_TRIES_MAX: Final = WINDOW_MAX + SET_ASIDE_MAX  # all that can be noted: who dies fails with all it has in hand
+WINDOW_MAX: Final = 4096  # events that one member has in hand: when it dies, all of them may come again
+SET_ASIDE_MAX: Final = 1000  # events of one stream that failed and wait; with more, the stream waits for them
+LEDGER_TRIES_MAX: Final = WINDOW_MAX + SET_ASIDE_MAX  # who dies fails with all it has in hand
 LEDGER_RANGES_MAX: Final = 2 * LEDGER_TRIES_MAX  # what is done lies between what is not
 LEDGER_BYTES_MAX: Final = 1024 * KIB  # 10,240 ranges and 5,096 tries, of which 1,000 have reasons
-REASON_CHARS_MAX: Final = 500  # of why an event failed: for people
+REASON_CHARS_MAX: Final = 500  # of the reason why an event failed, for people
 
 
 class Try(NamedTuple):
-    """An event that failed: how often, and when it may come again (wall clock). ``alone``: a reader died with it and
-    others in hand, so it comes again with nothing beside it, to find out which one it was. A tuple, because of two
-    that nodes noted the greater one stands."""
+    """An event that failed: how often, and when it may come again (wall clock). ``alone``: a reader died with this and
+    other events in hand, so each comes again by itself, to find out which one it was. It is a tuple because the greater
+    of two counts."""
 
     tries: int
     due_us: int
@@ -66,7 +67,7 @@ class Ledger:
 
     @property
     def tries(self) -> dict[int, Try]:
-        """Of what failed and is not done, by offset."""
+        """The tries of events that failed and are not done, by offset."""
         return self._tries
 
     def tries_of(self, offset: int) -> int:
@@ -74,7 +75,7 @@ class Ledger:
         return found.tries if found else 0
 
     def finish(self, first: int, end: int) -> None:
-        """These never come again."""
+        """Mark these as done: they never come again."""
         self.done.add(first, end)
         if self._tries:
             gone = [offset for offset in self._tries if first <= offset < end]
@@ -86,7 +87,7 @@ class Ledger:
             self._tries[offset] = again
 
     def trim(self, position: int) -> int:
-        """Where the group stands, now that everything done is counted; what lies before is forgotten."""
+        """Return the group's position after counting everything done, and forget what lies before it."""
         position = self.done.next_outside(position)
         self.done.remove(0, position)
         if self._tries:
@@ -95,7 +96,7 @@ class Ledger:
         return position
 
     def join(self, other: Ledger) -> None:
-        """What another node noted counts as well."""
+        """Take in what another node noted."""
         for offset, again in other._tries.items():
             if offset not in self.done:
                 self._tries[offset] = max(self._tries.get(offset, again), again)
@@ -104,7 +105,7 @@ class Ledger:
         self._cut()
 
     def _cut(self) -> None:
-        """Two nodes may have noted more than one may. What is furthest ahead goes: it comes again."""
+        """Two nodes may have noted more than one may. The entries farthest ahead go: these events come again."""
         while self.done.ranges > LEDGER_RANGES_MAX:
             self.done.remove(*list(self.done)[-1])
         for offset in sorted(self._tries)[LEDGER_TRIES_MAX:]:
@@ -112,7 +113,7 @@ class Ledger:
 
 
 class _WireTry(msgspec.Struct, frozen=True, array_like=True):
-    """The same for events in a row."""
+    """The same for several events in a row."""
 
     first: int
     end: int

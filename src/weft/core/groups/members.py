@@ -1,13 +1,13 @@
-"""A member of a group at this node, and what it is to each stream that it has or is about to have.
+"""A member of a group at this node, and its hold on each stream that it has or is about to have.
 
-A stream that it holds goes through these, one after the other and back:
+A stream that it holds goes through these states, forwards and back:
 
 =========  ==========================================================  =================================================
 hold       meaning                                                     what comes next
 =========  ==========================================================  =================================================
 Claimed    others are told that it wants the stream                    they heard it, nobody holds it: Served
 Served     it gets the stream's events                                 it is somebody else's, or was moved: Paused
-Paused     it was told to let go                                       it did, or was too slow: gone, or Served again
+Paused     it was told to release it                                   it did, or was too slow: gone, or Served again
 =========  ==========================================================  =================================================
 """
 
@@ -25,19 +25,20 @@ from weft.model import Pattern
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """``claims`` has what is waited for."""
+    """``claims`` has what it waits for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """``version`` of the group's position where serving began: what is handled counts only for this one."""
+    """``version``: of the group's position where serving began. What the member handles counts only for this
+    version."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """``generation``: of the assignment without the stream; with the answer to it, the stream is let go."""
+    """``generation``: of the assignment without the stream. The answer to that assignment releases the stream."""
 
     version: int
     generation: int
@@ -58,14 +59,14 @@ class Member:
     taken_over: int = 0  # the last generation that the member has answered
     holds: dict[StreamKey, Hold] = field(default_factory=dict)
     assigned: frozenset[StreamKey] = frozenset()
-    unassigned: bool = False  # what it is served may not be what it was told last
+    unassigned: bool = False  # what it is served may differ from what it was last told
     hand: Hand | None = None  # of a member that acknowledges by hand
 
     def state(self) -> MemberState:
         return MemberState(self.pattern, self.turn, frozenset(self.holds), self.owner)
 
     def assign(self) -> Assignment | None:
-        """All it is served now, if that is not what it was told last."""
+        """All streams that it is served now, if that differs from what it was last told."""
         if not self.unassigned:
             return None
         self.unassigned = False
@@ -77,7 +78,7 @@ class Member:
         return Assignment(self.subscription, self.generation, tuple(served))
 
     def hold(self, key: StreamKey, hold: Hold | None) -> None:
-        """From now on; None: it has let go."""
+        """Set the hold on a stream; None: it was released."""
         before = self.holds.get(key)
         self.unassigned = self.unassigned or isinstance(before, Served) != isinstance(hold, Served)
         if hold is None:
@@ -86,7 +87,7 @@ class Member:
             self.holds[key] = hold
 
     def answer(self, generation: int) -> bool:
-        """It has taken over an assignment; whether something was waiting for that."""
+        """The member has taken over an assignment; return whether something was waiting for that."""
         before, self.taken_over = self.taken_over, max(self.taken_over, min(generation, self.generation))
         return self.taken_over > before and any(isinstance(hold, Paused) for hold in self.holds.values())
 

@@ -1,6 +1,6 @@
 """Names of groups and members, and the topic on which nodes talk about a group.
 
-A group's name is the tail of a topic and an owner of positions in the log, so it has to be fit for both.
+A group's name is the end of a topic and an owner of positions in the log, so it has to be valid as both.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from weft.model import NodeId, Topic
 from weft.model.stream import NODE_ID, NUMBER
 from weft.model.topic import quoted
 
-GROUP_NAME_CHARS_MAX: Final = 64  # as the log has it, and short enough for a topic
+GROUP_NAME_CHARS_MAX: Final = 64  # as the log allows, and short enough for a topic
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
-# What a member without a name is called. Nobody can choose such a name: no name has a "#".
+# The name of a member that chose none. Nobody can choose such a name, because no name may contain a "#".
 UNNAMED: Final = re.compile(rf"{NODE_ID.pattern}#{NUMBER}")
 
 
@@ -31,12 +31,12 @@ def parse_member(text: str) -> str:
 
 
 def unnamed(node: NodeId, subscription: int) -> str:
-    """What a member is called that did not choose a name: like no other in the mesh."""
+    """The name of a member that did not choose one: unique in the mesh."""
     return f"{node}#{subscription}"
 
 
 def is_member(text: str) -> bool:
-    """Whether a member can be called that, by its own choice or without."""
+    """Whether this can be a member's name, chosen or not."""
     return _is_name(text) or UNNAMED.fullmatch(text) is not None
 
 
@@ -45,7 +45,7 @@ def topic_of(group: str) -> Topic:
 
 
 def group_of(topic: Topic) -> str | None:
-    """The group that a topic is about, if it is about one."""
+    """The group that a topic is about; None if it is about none."""
     name = topic.removeprefix(GROUPS_PREFIX)
     return name if name != topic and _is_name(name) else None
 

@@ -1,8 +1,8 @@
 """Which member should have which stream: the one with the highest weight (rendezvous hashing).
 
-The weight is a hash of stream, epoch and member, the same on every node. So who comes takes from everybody a few
-streams, who goes leaves its own to all others, and nothing else moves. A member that comes back, be it at another node,
-has the weights that it had before.
+The weight is a hash of stream, epoch and member, the same on every node. So a member that joins takes a few streams
+from everybody, one that leaves gives its streams to all others, and nothing else moves. A member that comes back, even
+at another node, has its old weights.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class WorkShare:
 
 
 class GroupMember(NamedTuple):
-    """A living member of a group, anywhere in the mesh. A tuple: they are compared and hashed by the thousand."""
+    """A living member of a group, anywhere in the mesh. It is a tuple because thousands are compared and hashed."""
 
     node: NodeId
     name: str
@@ -41,28 +41,28 @@ Rank: TypeAlias = tuple[int, str, NodeId]
 
 
 def rank(key: StreamKey, name: str, node: NodeId) -> Rank:
-    """The higher one has the stream. A name that two nodes have belongs to the higher of them."""
+    """The member with the higher rank gets the stream. If two nodes have members of one name, the higher one counts."""
     return _mixed(_digest_of_stream(key) ^ _digest(name)), name, node
 
 
 def wants(pattern: Pattern, key: StreamKey) -> bool:
     """Whether a member with this pattern can have a stream.
 
-    What is said about groups goes to no group: its own positions would be news to it, for ever and ever.
+    What is said about groups goes to no group: a group's own positions would be news to it, for ever and ever.
     """
     topic = key[0].topic
     return selects(pattern, topic) and not topic.startswith(GROUPS_PREFIX)
 
 
 def owner_of(key: StreamKey, members: Iterable[GroupMember]) -> GroupMember | None:
-    """The definition: whom a stream belongs to, of these."""
+    """The definition: which of these members gets a stream."""
     able = (each for each in members if wants(each.pattern, key))
     return max(able, key=lambda each: rank(key, each.name, each.node), default=None)
 
 
 class Owners:
-    """``owner_of`` for many streams, kept up to date by what changed: some streams at a time, there may be a hundred
-    thousand. Until ``work`` is done, streams that it has not come to belong to whom they belonged before."""
+    """``owner_of`` for many streams, kept up to date a few streams at a time, because there may be a hundred thousand.
+    Until ``work`` is done, the streams that it has not reached keep their old owners."""
 
     def __init__(self) -> None:
         self._members: frozenset[GroupMember] = frozenset()
@@ -76,30 +76,30 @@ class Owners:
         return best[1] if best and best[1] in self._members else None
 
     def end(self) -> dict[StreamKey, tuple[Rank, GroupMember]]:
-        """Not used any more: what it knew, for whoever frees that."""
+        """Give up what it knew, so that it can be freed bit by bit."""
         return self._best
 
     def items(self) -> Iterator[tuple[StreamKey, GroupMember]]:
         return ((key, owner) for key, (_, owner) in self._best.items() if owner in self._members)
 
     def add(self, key: StreamKey) -> bool:
-        """A stream that is new; whether it belongs to somebody."""
+        """Add a new stream; return whether it has an owner."""
         return self._able.elect(key, self._best)
 
     def set_members(self, members: frozenset[GroupMember], keys: Iterable[StreamKey]) -> None:
-        """From now on the streams ``keys`` belong to these, once ``work`` is done."""
+        """From now on these members share the streams ``keys``, once ``work`` is done."""
         gone, new = self._members - members, members - self._members
         if not gone and not new:
             return
         self._members, self._able = members, _Able(members)
         self.patterns = frozenset(each.pattern for each in members)
-        if not members:  # nothing belongs to anybody: what is known of all streams is forgotten, some at a time
+        if not members:  # nothing has an owner: what is known of all streams is forgotten, some at a time
             self._jobs, keys = deque(), self._best
         self._jobs.append(_Job(iter(list(keys)), _Able(new)))
 
     def work(self, share: WorkShare) -> tuple[bool, list[StreamKey]]:
-        """Look at so many streams, or at fewer of many members: whether that was all, and which of them belong to
-        somebody else now."""
+        """Look at so many streams, or fewer if there are many members. Return whether that was all, and which streams
+        have a new owner."""
         changed: list[StreamKey] = []
         while self._jobs and share.left > 0:
             job = self._jobs[0]
@@ -122,13 +122,13 @@ class Owners:
 
 
 class _Able:
-    """Members by what they want. Of a stream and each of a thousand of them, only numbers are mixed."""
+    """Members by what they want. To elect one of a thousand members for a stream, only numbers are mixed."""
 
     def __init__(self, members: Iterable[GroupMember]) -> None:
         self._by_pattern: dict[Pattern, list[tuple[int, GroupMember]]] = {}
         for each in members:
             self._by_pattern.setdefault(each.pattern, []).append((_digest(each.name), each))
-        self.cost = 1 + sum(map(len, self._by_pattern.values())) // 4  # of one election, beside one member's
+        self.cost = 1 + sum(map(len, self._by_pattern.values())) // 4  # of one election
 
     def elect(
         self,
@@ -136,8 +136,8 @@ class _Able:
         best: dict[StreamKey, tuple[Rank, GroupMember]],
         still: frozenset[GroupMember] | None = None,
     ) -> bool:
-        """Let the highest of these have the stream, unless somebody higher has it; whether it has it now. ``still``:
-        those who have not left meanwhile."""
+        """Give the stream to the highest of these, unless a higher member has it; return whether it went to one of
+        these. ``still``: members that have not left meanwhile."""
         changed = False
         for pattern, able in self._by_pattern.items():
             if not wants(pattern, key):
@@ -156,7 +156,7 @@ class _Able:
 
 
 class _Job(NamedTuple):
-    """Streams that are still to be looked at, for members that are new."""
+    """Streams that still have to be looked at, for new members."""
 
     left: Iterator[StreamKey]
     new: _Able

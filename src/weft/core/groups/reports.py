@@ -1,6 +1,6 @@
-"""What the other nodes said about their members of a group. What counts of it is what living nodes said.
+"""What the other nodes said about their members of a group. Only what living nodes said counts.
 
-A node that is called dead is remembered: it may have been cut off only, and does not say again what it said before.
+A dead node is remembered: it may only have been cut off, and then it does not repeat what it said.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from weft.model import Epoch, NodeId
 
 
 class Report(NamedTuple):
-    """The number of an event in its node's log is also that of the statement: later ones replace earlier ones."""
+    """``number``: the number of the event in its node's log also orders the statements: later ones replace earlier
+    ones."""
 
     epoch: Epoch
     offset: int
@@ -23,7 +24,7 @@ class Report(NamedTuple):
 
 
 class Reports:
-    """``lives``: in which epoch each living node has its log. What it said in an earlier one has gone with its disk."""
+    """``lives``: the epoch of each living node's log. What a node said in an earlier epoch was lost with its disk."""
 
     def __init__(self, lives: Mapping[NodeId, Epoch]) -> None:
         self._lives = lives
@@ -37,18 +38,18 @@ class Reports:
         return node in self._reports or len(self._reports) < MEMBERS_MAX
 
     def hear(self, node: NodeId, report: Report) -> bool:
-        """Whether that is new."""
+        """Take a report; return whether it is new."""
         known = self._reports.get(node)
         if known is not None:
             if report[:2] <= known[:2]:
-                return False  # again, or late
+                return False  # repeated, or late
             self._index(node, known, held=False)
         self._reports[node] = report
         self._index(node, report, held=True)
         return True
 
     def clear(self) -> None:
-        """What was said of members counts no more; what is said later does."""
+        """What was said about members counts no longer; what is said later does."""
         self._reports = {node: report._replace(members={}) for node, report in self._reports.items()}
         self._holders.clear()
 
@@ -61,18 +62,18 @@ class Reports:
         return ((node, report.members) for node, report in self._reports.items() if self._counts(node))
 
     def holders(self, key: StreamKey) -> list[tuple[NodeId, str]]:
-        """Members at other nodes that hold a stream, or want to and say so."""
+        """The members at other nodes that hold a stream, or say that they want to."""
         if key not in self._holders:
             return []
         return [(node, name) for node, name in self._holders[key].items() if self._counts(node)]
 
     def turn(self, name: str) -> int:
-        """The highest turn that a member of this name had anywhere, living or not."""
+        """The highest turn that a member of this name had anywhere, alive or not."""
         states = (report.members.get(name) for report in self._reports.values())
         return max((state.turn for state in states if state), default=0)
 
     def owners(self, name: str) -> set[str]:
-        """Whose the members of this name are at other nodes."""
+        """The owners of the members of this name at other nodes."""
         return {members[name].owner for _, members in self.live() if name in members}
 
     def _counts(self, node: NodeId) -> bool:
@@ -83,7 +84,7 @@ class Reports:
             for key in member.held:
                 if held:
                     self._holders.setdefault(key, {})[node] = name
-                elif nodes := self._holders.get(key):  # gone already if two members were said to hold it
+                elif nodes := self._holders.get(key):  # gone already if two members claimed to hold it
                     nodes.pop(node, None)
                     if not nodes:
                         del self._holders[key]

@@ -1,4 +1,4 @@
-"""Acknowledging by hand: what follows from what members of a group did with single events.
+"""Acknowledging by hand: what follows when members of a group acknowledge or refuse single events.
 
 A group's ledgers (``ledger``) are changed here and nowhere else. Every change returns what has to be done, in this
 order: dead letters first, then positions, so that a crash in between repeats an event and never loses one.
@@ -23,29 +23,29 @@ from weft.model import EventId, Position
 DIED: Final = "its reader died with this event in hand"
 DIED_AMONG: Final = "its reader died with this event and others in hand"
 EXPIRED: Final = "retention took it before it could be tried again"
-WAKE_LATE_S: Final = 0.001  # times are kept in microseconds, and a clock's seconds are rounded
+WAKE_LATE_S: Final = 0.001  # times are kept in microseconds, and the clock's seconds are rounded
 
 
 class Settling:
-    """Of one group at one node. ``wall_offset_s``: what the wall clock is ahead of ``now_s``."""
+    """For one group at one node. ``wall_offset_s``: how far the wall clock is ahead of ``now_s``."""
 
     def __init__(self, group: str, places: Places, wall_offset_s: float) -> None:
         self.policy: GroupPolicy = DEFAULT_POLICY
-        self.redelivered = 0  # events given out again, since this node started
+        self.redelivered = 0  # events that were given out again, since this node started
         self.dead = 0  # dead letters made
-        self.wake_at_s = inf  # when something that waits is due
+        self.wake_at_s = inf  # when the next waiting event is due
         self._group = group
         self._places = places
         self._wall_offset_s = wall_offset_s
 
     def begin_again(self, places: Places) -> None:
-        """Another era of the group: nothing failed yet, and nobody has said what becomes of it."""
+        """The group begins another era: nothing has failed yet, and there is no policy."""
         self._places, self.policy, self.wake_at_s = places, DEFAULT_POLICY, inf
 
     # --- what members say ----------------------------------------------------------------------------------------
 
     def acked(self, member: Member, acks: Iterable[Acked]) -> set[StreamKey]:
-        """Which streams have something new."""
+        """Take acknowledgements; return the streams with something new."""
         touched = set()
         for each in acks:
             key = each.stream, each.epoch
@@ -54,7 +54,7 @@ class Settling:
         return touched
 
     def nacked(self, member: Member, nacks: Iterable[Nacked], now_s: float) -> list[GroupEffect]:
-        """Refusals of what is done meanwhile count for nothing, but are answered: the member waits for that."""
+        """Take refusals. If the event is done already, the refusal has no effect, but the member gets its answer."""
         effects: list[GroupEffect] = []
         answers: list[GroupEffect] = []
         for each in nacks:
@@ -64,7 +64,7 @@ class Settling:
                 dead = self._failed(member, key, offset, each.delay_s, each.reason, now_s)
                 effects += dead
                 rest = self.policy.in_order and not dead
-            elif member.hand is not None:  # others have handled it, but it was in this hand
+            elif member.hand is not None:  # others have handled it, but this member had it in hand
                 member.hand.drop(key, offset, offset + 1)
             if rest and member.hand is not None:
                 member.hand.drop(key, offset + 1, OFFSET_MAX)
@@ -72,7 +72,7 @@ class Settling:
         return [*effects, *answers]
 
     def died(self, member: Member, now_s: float) -> list[GroupEffect]:
-        """What it had in hand may be what killed it. If that was one event, it is; if it was several, each of them
+        """An event that the member had in hand may have killed it. A single one counts as failed; of several, each
         comes again alone, and none is given up for this."""
         hand = member.hand
         if hand is None:
@@ -92,7 +92,7 @@ class Settling:
         return effects
 
     def advanced(self, key: StreamKey) -> list[GroupEffect]:
-        """What is done may have moved the position; either way there is something to say."""
+        """Something is done, which may have moved the position; either way there is something to say."""
         place, ledger = self._places.get(key), self._places.ledgers.get(key)
         if place is None or ledger is None:
             return []
@@ -119,7 +119,7 @@ class Settling:
         )
 
     def take(self, member: Member, key: StreamKey, first: int, end: int) -> None:
-        """These are on their way to it."""
+        """These events are on their way to the member."""
         assert member.hand is not None, "only members that acknowledge by hand have something in it"
         if self._places.get(key) is None:
             self._places.advance(key, first)
@@ -132,12 +132,12 @@ class Settling:
         return member.hand is not None and member.hand.postpone(key, first, events)
 
     def gone(self, member: Member, key: StreamKey, first: int, end: int) -> list[GroupEffect]:
-        """The log has these no longer: compaction took them, and nobody misses them."""
+        """Compaction has deleted these events from the log, and nobody misses them."""
         self._finish(member, key, first, end)
         return self.advanced(key)
 
     def expired(self, member: Member, key: StreamKey, start: int) -> list[GroupEffect]:
-        """Retention took what waited to be tried again: what is known of it is put aside."""
+        """Retention has deleted events that waited for a retry: they become dead letters, as far as they are known."""
         ledger = self._places.ledgers.get(key)
         late = sorted(each for each in ledger.tries if each < start) if ledger else []
         effects: list[GroupEffect] = []
@@ -147,7 +147,7 @@ class Settling:
         return [*effects, *self.advanced(key)] if late else []
 
     def due_again_s(self, held: Iterable[tuple[StreamKey, Hand]], now_s: float) -> float:
-        """When the next of those that wait is due."""
+        """When the next waiting event is due."""
         now_us = self.now_us(now_s)
         due_us = (
             again.due_us
@@ -165,7 +165,7 @@ class Settling:
     # -------------------------------------------------------------------------------------------------------------
 
     def _is_lonely(self, member: Member, hand: Hand, now_us: int) -> bool:
-        """Whether something has to come alone now, in any of the streams that it is served."""
+        """Whether an event has to come alone now, in any stream that the member is served."""
         ledgers = self._places.ledgers
         return any(
             again.alone and again.due_us <= now_us and offset not in hand.of(key)
@@ -200,7 +200,7 @@ class Settling:
         *,
         alone: bool = False,
     ) -> list[GroupEffect]:
-        """It comes again, or becomes a dead letter if it has been given out often enough."""
+        """The event comes again, or becomes a dead letter if it was given out often enough."""
         count = self._ledger(key).tries_of(offset) + 1
         reason = reason[:REASON_CHARS_MAX]
         if member.hand is not None:

@@ -1,13 +1,13 @@
 """Buckets of keys and values, as every node sees them: folded from the log, by one rule.
 
-The rule for conflicts (CON-05): of all writings of a key, the one with the latest revision counts. That is the one
-with the latest time of the hybrid logical clock, and among equal times the one of the node with the greater id. It asks
-nobody, so it holds in every part of a mesh that is split; and it does not depend on the order in which writings arrive,
-so all parts have the same once they have the same writings.
+The rule for conflicts (CON-05): of all writes of a key, the one with the latest revision counts. That is the one with
+the latest time of the hybrid logical clock or, among equal times, the one of the node with the greater id. The rule
+needs no other node, so it works in every part of a split mesh; and the order in which writes arrive does not matter, so
+all parts agree once they have the same writes.
 
 - ``clock``: where times come from.
 - ``bucket``: the entries of one bucket: merged, expired, listed.
-- ``buckets``: all buckets of a node, within bounds of memory; batches of the log go in here.
+- ``buckets``: all buckets of a node, within bounds of memory. They take in batches of the log.
 """
 
 from weft.core.kv.bucket import Bucket, Entry, Place

@@ -1,7 +1,7 @@
-"""One bucket as a node sees it: of each key the latest revisions, in order.
+"""One bucket as a node sees it: the latest revisions of each key, in order.
 
-Merging is commutative, associative and idempotent: the same writings give the same bucket in whatever order, and
-however often, they come. A key whose latest writing is a deletion, or has expired, is gone; what it hides stays hidden.
+Merging is commutative, associative and idempotent: the same writes give the same bucket in any order, and however often
+they come. A key is gone if its latest write is a deletion or has expired; earlier writes stay hidden.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Entry:
-    """``value``: None if it is only in the log, to save memory."""
+    """``value``: None if only the log has it, to save memory."""
 
     op: Op
     key: str
@@ -38,7 +38,8 @@ class Entry:
 
     @property
     def rank(self) -> tuple[bool, Epoch, int, Stream]:
-        """Which of two with one revision is kept. One that was adopted is in a log that others still get."""
+        """Decides which of two entries with the same revision is kept. An adopted one is in a log that others still
+        get."""
         place = self.place
         return place.stream.origin != self.revision.node, place.epoch, place.offset, place.stream
 
@@ -53,19 +54,20 @@ class Bucket:
     def __init__(self, name: str) -> None:
         self.name = name
         self.settings = BucketSettings()
-        self.is_overfull = False  # entries were left out: no answer from here would be right
-        self._entries: dict[str, list[Entry]] = {}  # of each key, the latest first
-        self._names: list[str] | None = []  # the keys in order; None: to be sorted when they are asked for
+        self.is_overfull = False  # entries were left out, so no answer from here would be right
+        self._entries: dict[str, list[Entry]] = {}  # the latest first, for each key
+        self._names: list[str] | None = []  # the keys in order; None: they are sorted when somebody asks
 
     def __len__(self) -> int:
-        """Keys, those that are gone included."""
+        """The number of keys, including those that are gone."""
         return len(self._entries)
 
     def __contains__(self, key: str) -> bool:
         return key in self._entries
 
     def merge(self, entry: Entry) -> list[Entry] | None:
-        """Take one writing in. The entries that are no longer kept, perhaps the new one; None if it was known."""
+        """Take in one write. Return the entries that are no longer kept, perhaps the new one among them; None if the
+        write was known."""
         known = self._entries.get(entry.key)
         if known is None:
             self._entries[entry.key] = [entry]
@@ -90,7 +92,7 @@ class Bucket:
         return [replaced]
 
     def _named(self, key: str) -> None:
-        """A key is new. Appended in order, as counters and times are, it costs nothing."""
+        """Note a new key. If keys come in order, as counters and times do, this costs nothing."""
         if self._names is not None and (not self._names or self._names[-1] < key):
             self._names.append(key)
         elif self._names is not None and len(self._names) < 1000:
@@ -99,7 +101,7 @@ class Bucket:
             self._names = None
 
     def _settle(self) -> list[Entry]:
-        """What the latest settings say counts from now on."""
+        """Apply the settings that are the latest now."""
         entries = self._entries[SETTINGS_KEY]
         dropped, entries[1:] = entries[1:], []
         found = read_settings_untrusted(entries[0].value or b"")
@@ -110,7 +112,7 @@ class Bucket:
         return dropped
 
     def latest(self, key: str) -> Entry | None:
-        """The writing that counts, be it a deletion or expired."""
+        """The write that counts, even if it is a deletion or has expired."""
         found = self._entries.get(key)
         return None if found is None else found[0]
 
@@ -123,7 +125,7 @@ class Bucket:
         return list(self._entries.get(key, ()))
 
     def keys_after(self, after: str) -> Iterator[str]:
-        """All keys behind this one, in order, those that are gone included."""
+        """All keys behind this one, in order, including those that are gone."""
         if self._names is None:
             self._names = sorted(self._entries)
         names = self._names
@@ -131,7 +133,8 @@ class Bucket:
             yield names[at]
 
     def forget(self, key: str, revision: Revision) -> list[Entry]:
-        """The log no longer has this key: it was gone for long. What is dropped; nothing if it was written since."""
+        """The log no longer has this key, which had been gone for long. Return what is dropped; nothing if the key was
+        written since."""
         found = self._entries.get(key)
         if found is None or found[0].revision != revision:
             return []
@@ -139,10 +142,10 @@ class Bucket:
         return self._entries.pop(key)
 
     def entries(self) -> Iterator[Entry]:
-        """The latest of every key."""
+        """The latest entry of every key."""
         return (found[0] for found in self._entries.values())
 
 
 def selects_key(pattern: Pattern, key: str) -> bool:
-    """As patterns select topics."""
+    """Whether a pattern selects a key, by the rules for topics."""
     return key != SETTINGS_KEY and matches(pattern, Topic(key))

@@ -1,7 +1,7 @@
-"""All buckets of a node: batches of the log in, which keys changed out. Time is an argument.
+"""All buckets of a node: they take batches of the log and say which keys changed. Time is an argument.
 
-A writing that is further ahead of this node's clock than clocks may differ waits until its time has nearly come. So a
-node whose clock is wrong does not win for days; and as every node does the same, all still come to the same.
+A write too far ahead of this node's clock waits until its time has nearly come. So a node with a wrong clock does not
+win for days. As every node does the same, they all still agree.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from weft.model.key_value import SETTINGS_KEY, Record, Revision, bucket_of, read
 
 
 class Overfull(WeftError):
-    """This node holds as many keys or buckets as it may."""
+    """This node already holds as many keys or buckets as it may."""
 
 
 @dataclass(frozen=True, slots=True)
 class KvSettings:
-    """``weft.node.config`` documents each."""
+    """``weft.node.config`` documents each of these."""
 
     keys_max: int = 1_000_000
     buckets_max: int = 1024
@@ -36,7 +36,7 @@ class KvSettings:
 
 
 class Change(NamedTuple):
-    """The latest writing of a key is another one, or has expired."""
+    """A key has another latest write, or its latest write has expired."""
 
     bucket: str
     key: str
@@ -47,14 +47,14 @@ class Buckets:
 
     def __init__(self, me: NodeId, settings: KvSettings) -> None:
         self.clock = HybridClock(settings.skew_ms_max)
-        self.keys = 0  # of all buckets
-        self.cached_bytes = 0  # of values
-        self.unreadable = 0  # events of buckets that no node of ours has written
+        self.keys = 0  # in all buckets
+        self.cached_bytes = 0  # the size of the values in memory
+        self.unreadable = 0  # events of buckets that no node of ours wrote
         self._me = me
         self._settings = settings
         self._buckets: dict[str, Bucket] = {}
-        self._ahead: list[tuple[int, int, str, Entry]] = []  # by when they count
-        self._expiries: list[tuple[int, int, str, str, Revision]] = []  # by when they expire
+        self._ahead: list[tuple[int, int, str, Entry]] = []  # by the time from which they count
+        self._expiries: list[tuple[int, int, str, str, Revision]] = []  # by the time at which they expire
         self._order = count()
 
     def __iter__(self) -> Iterator[Bucket]:
@@ -68,13 +68,13 @@ class Buckets:
 
     @property
     def ahead(self) -> int:
-        """Writings that wait because their clock is ahead."""
+        """How many writes wait because their clock is ahead."""
         return len(self._ahead)
 
     # --- taking in -----------------------------------------------------------------------------------------------
 
     def check_room(self, name: str, key: str) -> None:
-        """Before something is written here; raise Overfull."""
+        """Check this before writing here; raise Overfull."""
         bucket = self._buckets.get(name)
         if bucket is None and len(self._buckets) >= self._settings.buckets_max:
             raise Overfull("this node has as many buckets as it may", limit=self._settings.buckets_max)
@@ -96,7 +96,7 @@ class Buckets:
         return changes
 
     def take(self, name: str, record: Record, place: Place, now_ms: int) -> list[Change]:
-        """Take in one writing."""
+        """Take in one write."""
         revision = record.revision(place.stream.origin)
         value = record.value
         entry = Entry(
@@ -124,7 +124,7 @@ class Buckets:
     def _merge(self, name: str, entry: Entry) -> list[Change]:
         bucket = self._bucket(name)
         is_new = entry.key not in bucket
-        if is_new and self.keys >= 2 * self._settings.keys_max:  # other nodes wrote them: they are not refused
+        if is_new and self.keys >= 2 * self._settings.keys_max:  # other nodes wrote them, so they are not refused
             bucket.is_overfull = True
             return []
         size = entry.size
@@ -154,12 +154,12 @@ class Buckets:
     # --- time ----------------------------------------------------------------------------------------------------
 
     def next_due_ms(self) -> int | None:
-        """When ``due`` may have something to say."""
+        """When ``due`` may have something to report."""
         dues = [heap[0][0] for heap in (self._ahead, self._expiries) if heap]
         return min(dues, default=None)
 
     def due(self, now_ms: int) -> list[Change]:
-        """What changed by time alone: values that expired, and writings whose time has come."""
+        """What changed by time alone: values that expired, and writes whose time has come."""
         changes: list[Change] = []
         while self._ahead and self._ahead[0][0] <= now_ms:
             _, _, name, entry = heappop(self._ahead)
@@ -173,7 +173,7 @@ class Buckets:
         return changes
 
     def forget(self, name: str, gone: Iterator[tuple[str, Revision]] | list[tuple[str, Revision]]) -> None:
-        """Compaction took the last of these keys from the log."""
+        """Compaction deleted the last trace of these keys from the log."""
         bucket = self._buckets.get(name)
         if bucket is not None:
             for key, revision in gone:

@@ -1,7 +1,7 @@
 """What is due, in order, in sixteen bytes for each event: a million of them take 16 MB.
 
-New ones go into a small heap. When that is full it becomes a sorted run of two columns; when there are many runs they
-become one. The first of all is the first of the heap or of a run.
+New entries go into a small heap. When it is full, it becomes a sorted run of two columns; when there are many runs,
+they become one. The first entry of all is the first of the heap or of some run.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-if TYPE_CHECKING:  # loaded when there are many: a node starts without it
+if TYPE_CHECKING:  # loaded when there are many entries: a node starts without it
     import numpy as np
     import numpy.typing as npt
 
 HEAP_MAX: Final = 16_384  # about 2 MB of tuples
 RUNS_MAX: Final = 16
 OFFSET_BITS: Final = 40  # a trillion events in one slot
-SLOTS_MAX: Final = 1 << 23  # that a node can tell apart
+SLOTS_MAX: Final = 1 << 23  # slots that a node can tell apart
 
 Numbers: TypeAlias = "npt.NDArray[np.int64]"
 
@@ -46,7 +46,7 @@ class DueIndex:
             self._heap.clear()
 
     def add_many(self, slot: int, dues_us: Sequence[int], offsets: Sequence[int]) -> None:
-        """Of one slot, in any order."""
+        """Add entries of one slot, in any order."""
         if len(dues_us) < self._heap_max // 4:
             for due_us, offset in zip(dues_us, offsets, strict=True):
                 self.add(Due(due_us, slot, offset))
@@ -62,12 +62,12 @@ class DueIndex:
             self._runs = [_Run(dues, np.concatenate([run.places[run.at :] for run in self._runs]))]
 
     def next_us(self) -> int | None:
-        """When the first one is due."""
+        """When the first entry is due."""
         first = self._first()
         return None if first is None else first[0]
 
     def pop(self, now_us: int) -> Due | None:
-        """The first one, if it is due."""
+        """Take the first entry, if it is due."""
         first = self._first()
         if first is None or first[0] > now_us:
             return None
@@ -89,7 +89,7 @@ class DueIndex:
 
 
 class _Run:
-    """Sorted by time. ``at``: how much of it is gone."""
+    """Entries sorted by time. ``at``: how many of them are gone."""
 
     def __init__(self, dues: Numbers, places: Numbers) -> None:
         import numpy as np

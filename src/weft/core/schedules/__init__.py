@@ -1,1 +1,1 @@
-"""Schedules: which times they mean (``cron``), and which node fires them when (``firing``)."""
+"""Schedules: the times they mean (``cron``), and which node fires them when (``firing``)."""

@@ -2,13 +2,13 @@
 
 ``minute hour day-of-month month day-of-week``; each is ``*``, a number, a range ``a-b``, any of these with a step
 ``/n``, or a list of them with commas. Months and days of the week have names (``jan``, ``mon``); Sunday is 0 and 7. If
-both days are restricted, either of them is enough, as cron has always had it.
+both days are restricted, a match of either is enough, as in every cron.
 
 When clocks are set forward, a time that is skipped fires at the first minute after the gap. When they are set back, a
-time that comes twice fires the first time. An expression with ``*`` as its hour goes by real minutes instead: it fires
-in both of the hours that look alike, and skips the hour that is not there.
+time that comes twice fires the first time. An expression with ``*`` as its hour counts real minutes instead: it fires
+in both of the repeated hours, and not at all in the skipped one.
 
-``matches`` is the definition. ``next_after`` finds the first minute that it holds for.
+``matches`` is the definition. ``next_after`` finds the first minute for which it is true.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from weft.errors import UsageError
 
 TEXT_CHARS_MAX: Final = 256
 ZONE_CHARS_MAX: Final = 64
-DAYS_LOOKED: Final = 9 * 366  # 29 February comes within eight years, also over 2100
+DAYS_LOOKED: Final = 9 * 366  # 29 February comes within eight years, even around 2100
 MINUTE_US: Final = 60_000_000
 PART: Final = re.compile(r"(?P<first>\*|[a-z0-9]+)(?:-(?P<last>[a-z0-9]+))?(?:/(?P<step>[0-9]{1,4}))?")
 MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -42,7 +42,7 @@ SHORT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What a field may be. ``names`` begin with the number ``least``."""
+    """The possible values of a field. ``names`` begin with the number ``least``."""
 
     name: str
     least: int
@@ -61,7 +61,7 @@ FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """An expression, read. The sets have what each field allows; None: a star."""
+    """A parsed expression. The sets have the values that each field allows; None: a star."""
 
     text: str
     zone: str
@@ -85,7 +85,7 @@ class Cron:
         return by_month and by_week
 
     def matches(self, at_us: int) -> bool:
-        """Whether this minute is one of those meant; microseconds since 1970, a whole minute."""
+        """Whether this minute is meant. ``at_us``: a whole minute, in microseconds since 1970."""
         if at_us % MINUTE_US:
             return False
         zone = self.zone_info
@@ -95,7 +95,7 @@ class Cron:
         if local.fold == 0 and self._is_wanted(local):
             return True
         before = _local(at_us - MINUTE_US, zone)
-        skipped = before + timedelta(minutes=1)  # on the clock on the wall; the same as local, but for a gap
+        skipped = before + timedelta(minutes=1)  # as a clock on the wall shows it: not ``local`` in a gap
         while skipped.replace(tzinfo=None) < local.replace(tzinfo=None, fold=0):
             if self._is_wanted(skipped):
                 return True
@@ -107,8 +107,8 @@ class Cron:
         return self.is_day(wall.date()) and wall.hour in self.hours and wall.minute in self.minutes
 
     def next_after(self, after_us: int) -> int | None:
-        """The first minute that is meant after a time; None if there is none in nine years."""
-        first = _local(after_us, self.zone_info).date() - timedelta(days=1)  # a gap may move what was before midnight
+        """The first minute after a time that is meant; None if there is none in nine years."""
+        first = _local(after_us, self.zone_info).date() - timedelta(days=1)  # a gap may move a time over midnight
         for number in range(DAYS_LOOKED):
             try:
                 day = first + timedelta(days=number)
@@ -121,7 +121,7 @@ class Cron:
         return None
 
     def last_before(self, at_us: int, since_us: int) -> int | None:
-        """The last minute that is meant up to ``at_us``, if it is after ``since_us``."""
+        """The last minute up to ``at_us`` that is meant, if it is after ``since_us``."""
         last = _local(at_us, self.zone_info).date() + timedelta(days=1)
         earliest = _local(since_us, self.zone_info).date() - timedelta(days=1)
         for number in range(min((last - earliest).days + 1, DAYS_LOOKED)):
@@ -135,7 +135,7 @@ class Cron:
 
 @lru_cache(4096)
 def _minutes_of(cron: Cron, day: date) -> tuple[int, ...]:
-    """The minutes that are meant by a day that matches, in order."""
+    """The minutes that are meant on a matching day, in order."""
     zone = cron.zone_info
     if cron.hours is None:
         first_us, end_us = _instant_us(datetime(day.year, day.month, day.day), zone), _end_us(day, zone)
@@ -159,11 +159,11 @@ def _local(at_us: int, zone: tzinfo) -> datetime:
 
 
 def _instant_us(wall: datetime, zone: tzinfo) -> int:
-    """When a clock on the wall shows that for the first time; if it skips it, the first minute after the gap."""
+    """When a clock on the wall first shows that time; if it skips it, the first minute after the gap."""
     at_us = _us(wall.replace(tzinfo=zone))
     if _local(at_us, zone).replace(tzinfo=None, fold=0) == wall:
         return at_us
-    # In a gap both offsets are known: fold=1 has the one after it, and comes out before the gap.
+    # In a gap both offsets exist: fold=1 has the one after it, and gives a time before the gap.
     low_us, high_us = _us(wall.replace(tzinfo=zone, fold=1)), at_us
     while high_us - low_us > MINUTE_US:
         middle_us = (low_us + high_us) // 2 // MINUTE_US * MINUTE_US
@@ -182,7 +182,7 @@ def _us(at: datetime) -> int:
 
 
 def parse_cron(text: str, zone: str = "UTC") -> Cron:
-    """An expression that fires some day, or UsageError. Takes untrusted text."""
+    """Parse an expression, or raise UsageError. It must fire on some day. Takes untrusted text."""
     if len(text) > TEXT_CHARS_MAX:
         raise UsageError("the cron expression is too long", chars=len(text), limit=TEXT_CHARS_MAX)
     plain = SHORT.get(text.strip().lower(), text).lower().split()
@@ -213,7 +213,7 @@ def parse_cron(text: str, zone: str = "UTC") -> Cron:
 
 
 def _read_field(text: str, field: Field, whole: str) -> frozenset[int] | None:
-    """None for a star."""
+    """Parse one field; None for a star."""
     if text == "*":
         return None
     found: set[int] = set()

@@ -1,11 +1,11 @@
-"""Which node fires a schedule, and when (CON-03). Nobody is asked: every node decides by what it knows.
+"""Which node fires a schedule, and when (CON-03). Every node decides by itself, from what it knows.
 
-The node that fired last goes on as long as it lives; otherwise nodes have an order of their own for each schedule, by a
-digest. The first of them fires in time. Each further one waits a little longer, and fires only if it has not heard by
+The node that fired last goes on as long as it lives; otherwise a digest orders the nodes, differently for each
+schedule. The first node fires in time. Each further one waits a little longer, and fires only if it has not heard by
 then that the time was fired. So a time is fired once as long as nodes hear of each other within that pause; when the
-first one dies, the next one fires, a little late. When nodes begin at the same moment, with a time that is past, they
-wait for each other in the same way. In a mesh that is split, each part fires once: no part can know
-whether the other still runs.
+first one dies, the next one fires, a little late. Nodes that start at the same moment, with a time that is past, wait
+for each other in the same way. In a split mesh, each part fires once, because no part can know whether the other still
+runs.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Final, TypeAlias
 from weft.core.schedules.cron import Cron
 from weft.model import NodeId
 
-BACKUP_US: Final = 5_000_000  # what the next node waits for news of the one before it
+BACKUP_US: Final = 5_000_000  # how long the next node waits for news of the one before it
 BACKUP_US_MAX: Final = 30_000_000  # less than the minute to the next time
-GRACE_US: Final = 60_000_000  # a time that is missed by less is fired whatever the policy is: nodes restart
-MISSED_MAX: Final = 1000  # counted
+GRACE_US: Final = 60_000_000  # a time missed by less than this is fired under any policy, because nodes restart
+MISSED_MAX: Final = 1000  # how many are counted at most
 
 
 class CatchUp(StrEnum):
-    """What becomes of times at which no node ran."""
+    """What happens with times at which no node ran."""
 
     LAST = "last"  # the last of them is fired, once, when a node runs again
-    NONE = "none"  # they are gone
+    NONE = "none"  # they are not fired
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Fire:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Look again then; None: it never comes."""
+    """Look again at that time; None: it never comes."""
 
     until_us: int | None
 
@@ -51,7 +51,7 @@ Decision: TypeAlias = Fire | Wait
 
 
 def rank(me: NodeId, name: str, alive: Iterable[NodeId], last: str) -> int:
-    """How many nodes are before this one for a schedule. ``last``: the node that fired last."""
+    """How many nodes come before this one for a schedule. ``last``: the node that fired last."""
     mine = _order(me, name, last)
     return sum(_order(node, name, last) < mine for node in alive if node != me)
 
@@ -61,8 +61,8 @@ def _order(node: NodeId, name: str, last: str) -> tuple[bool, bytes]:
 
 
 def decide(cron: Cron, since_us: int, now_us: int, able_us: int, before: int, catch_up: CatchUp) -> Decision:
-    """``since_us``: the last time that was fired, or when the schedule was made or went on. ``able_us``: since when
-    this node could have fired; others may have begun in the same moment. ``before``: the rank."""
+    """``since_us``: the last time that was fired, or when the schedule was made or resumed. ``able_us``: since when
+    this node could have fired; others may have started in the same moment. ``before``: this node's rank."""
     first_us = cron.next_after(since_us)
     if first_us is None or first_us > now_us:
         return Wait(None if first_us is None else max(first_us, able_us) + _pause_us(before))
@@ -85,7 +85,7 @@ def _plus(at_us: int | None, more_us: int) -> int | None:
 
 
 def _count(cron: Cron, first_us: int, last_us: int) -> int:
-    """The times from the first up to, not including, the last."""
+    """Count the times from the first up to but not including the last."""
     found, at_us = 0, first_us
     while at_us < last_us and found < MISSED_MAX:
         following = cron.next_after(at_us)

@@ -1,4 +1,4 @@
-"""The bridge as a node starts it: an agent in the namespace, and the two ways between it and the log."""
+"""The bridge as a node starts it: an agent in the namespace, and both ways between it and the log."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from weft.wire.coaty import CoreType, Resolve, require_namespace
 from weft.wire.libp2p import multiaddr
 
 COATY_BRIDGE_CREDIT_BYTES: Final = 4 * MIB  # delivered to a bridge and not said yet: two of the longest
-COATY_MEET_S: Final = 1.0  # until all who are there have answered what there is
-COATY_GRACE_S: Final = 4.0  # and as long again as a link of the mesh takes to stand
+COATY_MEET_S: Final = 1.0  # until everybody there has answered what there is
+COATY_GRACE_S: Final = 4.0  # and as long again as a link of the mesh takes to come up
 COATY_ASK_S: Final = 2.0  # until newcomers are asked: most have advertised themselves by then, a second after they came
-COATY_BESIDE_S: Final = 1.0  # between reports in which nothing but who is beside us has changed: agents come in crowds
-COATY_TEND_S: Final = 5.0  # between looks at what has become too old
+COATY_BESIDE_S: Final = 1.0  # between reports in which only the neighbours have changed: agents come in crowds
+COATY_TEND_S: Final = 5.0  # between searches for what has become too old
 
 
 class CoatyGateway:
-    """A ``Gateway``. ``mesh_name`` is the mesh's: bridges of the same one share the work."""
+    """A ``Gateway``. ``mesh_name`` is the mesh's name: bridges of the same mesh share the work."""
 
     def __init__(
         self,
@@ -68,10 +68,10 @@ class CoatyGateway:
         self._publishing = Publishing(mesh, read_clock, "the Coaty gateway")
         self._agent: Agent | None = None
         self._following: Following | None = None  # what goes out
-        self._watching: Following | None = None  # what came in, by whichever bridge, and what bridges report
+        self._watching: Following | None = None  # what came in through any bridge, and what bridges report
         self._tasks: list[asyncio.Task[None]] = []
         self._newcomer = asyncio.Event()
-        self._met = asyncio.Event()  # others are known by now, and so is the island
+        self._met = asyncio.Event()  # other bridges are known by now, and so is the island
         self._island_changed = asyncio.Event()
         self._is_relearning = False
         self._reported: BridgeReport | None = None
@@ -179,13 +179,13 @@ class CoatyGateway:
     # --- to the namespace ----------------------------------------------------------------------------------------
 
     async def _say(self, publication: Publication) -> None:
-        """In the namespace, with the mark of our mesh. Waits while neighbours cannot follow."""
+        """Publish in the namespace, with the mark of our mesh. Waits while neighbours cannot follow."""
         assert self._agent is not None and publication.seqno is not None, "the bridge runs, and marks what it says"
         await self._agent.peer.publish([publication])
         self._said.add(said_of(publication.seqno))
 
     async def _take(self, delivered: Delivered) -> None:
-        """Nothing goes out before we know on which island we are."""
+        """Nothing goes out before we know our island."""
         await self._met.wait()
         await self.outbound.take(delivered)
 
@@ -232,7 +232,7 @@ class CoatyGateway:
         self._relearn()
 
     def _connect(self, addresses: Sequence[str]) -> None:
-        """With another bridge, so that both hear the same. It may be out of reach: then it is an island of its own."""
+        """Connect to another bridge, so that both hear the same. If it is out of reach, it is an island of its own."""
         for address in addresses:
             with suppress(UsageError):
                 found = multiaddr.parse(address)
@@ -252,7 +252,7 @@ class CoatyGateway:
         self._shared(self.sharing.told(self.learned.bridges(gone)))
 
     def _shared(self, has_changed: bool) -> None:
-        """Who shares the work with us is another one now."""
+        """The set of bridges that share the work with us has changed."""
         if not has_changed:
             return
         self.inbound.take_over()
@@ -261,7 +261,7 @@ class CoatyGateway:
             self._relearn()
 
     def _relearn(self) -> None:
-        """At the end of this turn of the loop: whoever comes announces many topics at once."""
+        """At the end of this turn of the loop, because a newcomer announces many topics at once."""
         if not self._is_relearning:
             self._is_relearning = True
             asyncio.get_running_loop().call_soon(self._listen_and_report)
@@ -307,7 +307,7 @@ class CoatyGateway:
     # --- who and what is there -----------------------------------------------------------------------------------
 
     async def _meet(self, agent: Agent) -> None:
-        """Ask what there is, bridges and all else, again whenever somebody new has come."""
+        """Ask which bridges and objects there are, and again whenever somebody new has come."""
         await agent.ready()
         while True:
             self._newcomer.clear()
@@ -327,7 +327,7 @@ class CoatyGateway:
                     self.inbound.found(answer.source_id, found)
 
     def _grace_s(self) -> float:
-        """While other nodes are there and no bridge among them has told of itself, it may be about to."""
+        """While other nodes are there and no bridge among them has reported, one may be about to."""
         return 0.0 if self.learned.reports or not self._mesh.members() else COATY_GRACE_S
 
     def _settle(self) -> None:
@@ -350,7 +350,7 @@ class CoatyGateway:
                     await self._following.close()
                 try:
                     self._follow()
-                except WeftError as error:  # no more subscribers are taken just now
+                except WeftError as error:  # no more subscribers are accepted at the moment
                     self._interrupted(error)
                     followed = ""
                     await asyncio.sleep(COATY_TEND_S)
@@ -377,7 +377,7 @@ class CoatyGateway:
     # --- for the metrics -----------------------------------------------------------------------------------------
 
     def bridge_figures(self) -> BridgeFigures:
-        """What was counted since the start, and how it stands."""
+        """What was counted since the start, and the current state."""
         if self._agent is None:
             return BridgeFigures()
         came, went, peer = self.inbound.figures, self.outbound.figures, self._agent.peer

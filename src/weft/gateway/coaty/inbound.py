@@ -1,6 +1,6 @@
 """From the namespace to the mesh: every event that can be heard becomes an event of the mesh.
 
-The payload stays as it came. Headers say who said it, and that it came from the namespace, so that it never goes back.
+The payload stays as it came. Headers say who sent it, and that it came from the namespace, so that it never goes back.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from weft.wire.coaty import (
 from weft.wire.coaty.jsonvalues import encode_json
 from weft.wire.coaty.messages import topics_of
 
-BRIDGE_HEADER: Final = "coaty-bridge"  # the agent id of the bridge that brought it over
-ISLAND_HEADER: Final = "coaty-island"  # where it was heard: it goes out on other islands only
-NOWHERE: Final = "*"  # as an island: it goes out on none, because another mesh has carried it already
-PEER_HEADER: Final = "coaty-peer"  # the libp2p peer that said it
+BRIDGE_HEADER: Final = "coaty-bridge"  # the agent id of the bridge that carried it over
+ISLAND_HEADER: Final = "coaty-island"  # where it was heard: it goes out only on other islands
+NOWHERE: Final = "*"  # as an island: it goes out nowhere, because another mesh has carried it already
+PEER_HEADER: Final = "coaty-peer"  # the libp2p peer that sent it
 SOURCE_HEADER: Final = "coaty-source-id"
 CORRELATION_HEADER: Final = "coaty-correlation-id"
 TYPE_HEADER: Final = "coaty-object-type"
-COATY_KNOWN_MAX: Final = 65_536  # objects; of one that is forgotten, a bridge that asks finds it again
+COATY_KNOWN_MAX: Final = 65_536  # objects; a bridge that asks finds a forgotten one again
 
 
 @dataclass(slots=True)
@@ -56,16 +56,16 @@ class InFigures:
     """Counts since the start; changed in place."""
 
     published: int = 0
-    left_to_others: int = 0  # another bridge brings them over
+    left_to_others: int = 0  # another bridge carries them over
     taken_over: int = 0  # of those, when the other bridge was gone; counted as published, too
     repeated: int = 0  # the mesh has them already
-    rejected: int = 0  # no Coaty events, or not possible on the mesh
-    refused: int = 0  # by the node, which is full or shuts down
+    rejected: int = 0  # no Coaty events, or impossible on the mesh
+    refused: int = 0  # by the node, which is full or shutting down
 
 
 class Inbound:
-    """``island``, ``passes_on(peer, topic)`` and ``has_asked(topic of answers)`` are asked for each event. Nothing is
-    brought over before ``settle``: until then it is not known whether another bridge does it."""
+    """``island``, ``passes_on(peer, topic)`` and ``has_asked(topic of answers)`` are called for each event. Nothing is
+    carried over before ``settle``: until then it is unknown whether another bridge does it."""
 
     def __init__(
         self,
@@ -95,12 +95,13 @@ class Inbound:
         self._island = island
         self._logger = logger
         self._is_settled = False
-        self._known: dict[str, str] = {}  # by object id, what was advertised or found of it last
-        self._pending = self._pending_bytes = 0  # handed to the node, and not synced yet
+        self._known: dict[str, str] = {}  # by object id, the last identity that was advertised or found
+        self._pending = self._pending_bytes = 0  # given to the node, and not synced yet
         self._room = asyncio.Event()
 
     async def run(self, heard: Observation[Heard]) -> None:
-        """One event after the other. While the node is slow nothing is taken, and in the end agents are slowed down."""
+        """Handle one event after the other. While the node is slow, nothing is taken, which slows agents down in the
+        end."""
         async for event in heard:
             self.heard(event)
             while self._pending >= COATY_OBSERVED_MAX or self._pending_bytes >= COATY_OBSERVED_BYTES_MAX:
@@ -108,7 +109,7 @@ class Inbound:
                 await self._room.wait()
 
     def heard(self, event: Heard) -> None:
-        """What came on one of the topics that the bridge is subscribed to."""
+        """Take an event on a topic to which the bridge is subscribed."""
         found = self._read(event)
         if found is None:
             return
@@ -128,7 +129,7 @@ class Inbound:
             self._bring(event, target, message)
 
     def found(self, source_id: str, existing: CoatyObject) -> None:
-        """An object that was there before us, or came unheard: in the mesh, it is as if it were advertised now."""
+        """An object was there before us, or came unheard: for the mesh, it counts as advertised now."""
         identity = self._know(existing)
         if identity in self._brought:
             return
@@ -142,7 +143,7 @@ class Inbound:
     # --- sharing -------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Others are known by now."""
+        """Other bridges are known by now."""
         self._is_settled = True
         self.take_over()
 
@@ -150,7 +151,7 @@ class Inbound:
         self.held.expire(self._now_s())
 
     def is_in_mesh(self, identity: str) -> None:
-        """Some bridge has brought it over."""
+        """Some bridge has carried it over."""
         self._brought.add(identity)
         self.held.release(identity)
 
@@ -160,12 +161,13 @@ class Inbound:
         return self._sharing.is_ours(event.origin, lambda bridge: self._hears(bridge, event))
 
     def _is_heard_by_who_asked(self, answer: Heard) -> bool:
-        """Of an island, only the bridge that has asked listens to answers; of islands that are near, the first asks."""
+        """Within an island, only the bridge that has asked listens to answers; of islands near each other, the first
+        asks."""
         island = self._island()
         return any("" < each.island < island and answer.origin in each.beside for each in self._sharing.near)
 
     def _hears(self, bridge: Bridge, event: Heard) -> bool:
-        """Whether it gets what we hear on a topic, and takes that for an event."""
+        """Whether a bridge gets what we hear on a topic, and treats it as an event."""
         topic, between = event.topic, self._sharing.near.get(bridge)
         if between is None:
             is_told = self._passes_on(bridge.peer, topic)
@@ -176,7 +178,7 @@ class Inbound:
         return not is_learnable(topic, self._namespace) or self._learned.is_heard_by(bridge.agent_id, topic)
 
     def take_over(self) -> None:
-        """Bridges have come or gone: what was left to those that are gone is for others now."""
+        """Bridges have come or gone: events that were left to gone bridges are now for others."""
         if not self._is_settled:
             return
         for event in self.held.take(self._is_ours):
@@ -186,7 +188,7 @@ class Inbound:
                 self._bring(event, *read)
 
     def _is_among_bridges(self, event: Heard, message: Message) -> bool:
-        """Bridges ask what there is. What they want to know is of no interest elsewhere."""
+        """Bridges ask which objects there are. Their questions interest nobody else."""
         return isinstance(message.data, Discover) and (
             message.source_id == self._bridge_id or event.origin in self._learned.bridge_peers
         )
@@ -213,7 +215,7 @@ class Inbound:
     # --- bringing over -------------------------------------------------------------------------------------------
 
     def _read(self, event: Heard) -> tuple[MeshTopic, Message | None] | None:
-        """Where it goes in the mesh, and what it says, if that is for us to know; None if it is no event of Coaty."""
+        """Where it goes in the mesh, and what it says, if we can read it; None if it is no Coaty event."""
         try:
             if not is_coaty_topic(event.topic):
                 return raw_mesh_topic(self._namespace, event.topic), None
@@ -268,7 +270,7 @@ class Inbound:
 
 
 class _Waiting:
-    """For the outcome of one event."""
+    """Waits for the outcome of one event."""
 
     __slots__ = ("_event", "_inbound")
 
@@ -284,7 +286,7 @@ class _Waiting:
 
 
 def read_message_untrusted(topic: Topic, payload: bytes) -> Message | None:
-    """None for an IO value that is mere bytes; only its source and its actors know what they mean."""
+    """None for an IO value that is just bytes; only its source and its actors know what they mean."""
     try:
         return decode_event_untrusted(topic, payload)
     except PeerError:
@@ -305,7 +307,8 @@ def _identity_of_object(known: CoatyObject) -> str:
 
 
 def listened_always(namespace: str) -> list[str]:
-    """Topics that need no name. What is advertised or updated comes under its core type, whatever else it is."""
+    """Topics that need no configuration. What is advertised or updated comes under its core type, whatever else it
+    is."""
     typed = [Topic(namespace, event, core) for event in (EventType.ADVERTISE, EventType.UPDATE) for core in CoreType]
     plain = [EventType.DEADVERTISE, EventType.DISCOVER, EventType.QUERY, EventType.IO_VALUE]
     return [str(topic) for topic in [*typed, *(Topic(namespace, event) for event in plain)]]
@@ -318,6 +321,6 @@ def listened_by_name(
     io_contexts: Iterable[str],
     raw_topics: Iterable[str],
 ) -> list[str]:
-    """Topics that are configured: those that no agent announces."""
+    """Topics that are configured, because no agent announces them."""
     names = {EventType.CHANNEL: channels, EventType.CALL: operations, EventType.ASSOCIATE: io_contexts}
     return [*(str(Topic(namespace, event, name)) for event, named in names.items() for name in named), *raw_topics]

@@ -1,8 +1,9 @@
-"""The part of a namespace on which a bridge is: agents there hear each other, those of other islands only by the mesh.
+"""The part of a namespace on which a bridge is: agents there hear each other, and those of other islands only through
+the mesh.
 
-Bridges that are connected call their island by one name, and are members of one group for it. A bridge that finds
-nobody takes the name it had last, so that its group goes on where it was; the first time, its own peer id. When two
-islands grow together, the name that comes first in the alphabet stays.
+Connected bridges use one name for their island, and are members of one group for it. A bridge that finds nobody takes
+its last name, so that its group goes on where it was; the first time, it takes its own peer id. When two islands grow
+together, the name that comes first in the alphabet stays.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from weft.security.files import private_directory, read_private, write_private
 
 
 class Island:
-    """``configured`` is a name that never changes; empty: it is found out. ``path`` keeps it over restarts."""
+    """``configured`` is a name that never changes; empty: the name is found out. ``path`` keeps it over restarts."""
 
     def __init__(self, configured: str, path: Path, own_peer: str) -> None:
         self._is_fixed = bool(configured)
@@ -24,7 +25,7 @@ class Island:
         self.name = configured or _kept(path) or own_peer
 
     def choose(self, others: Iterable[str]) -> bool:
-        """Whether the name is another one now. Who has just come takes the name of those who are there."""
+        """Return whether the name has changed. A newcomer takes the name that the others use."""
         if self._is_fixed:
             return False
         names = sorted(others)
@@ -39,6 +40,6 @@ class Island:
 
 
 def _kept(path: Path) -> str:
-    """A file that cannot be a name is as good as none: the worst that follows is that a group begins anew."""
+    """A file that cannot be a name counts as none: the worst that can follow is a new group."""
     text = (read_private(path) or b"").decode(errors="replace").strip()
     return text if len(text) <= ISLAND_CHARS_MAX and text.isprintable() else ""

@@ -1,9 +1,9 @@
-"""Which topics of the namespace a bridge listens to. Pure.
+"""To which topics of the namespace a bridge listens. Pure.
 
 Floodsub has no wildcards, but peers announce what they want. So a bridge listens to every channel, operation, IO
-context, raw topic and external IO route that an agent beside it, or beside another bridge of the mesh, has asked for:
-whoever says something there says it to somebody, and that may be anywhere. What only clients of the mesh want has to be
-configured, because no agent announces it.
+context, raw topic and external IO route that a neighbouring agent, or a neighbour of another bridge of the mesh, has
+asked for, because the listener may be anywhere. What only clients of the mesh want has to be configured, because no
+agent announces it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from weft.wire.libp2p.floodsub import Subscription
 
 LEARNED: Final = frozenset({EventType.CHANNEL, EventType.CALL, EventType.ASSOCIATE})
 COATY_REPORT_BYTES_MAX: Final = 1 * MIB  # of one bridge about itself
-COATY_REPORT_TOPICS_MAX: Final = 4096  # as many as a peer can be subscribed to
-COATY_REPORTS_MAX: Final = 1024  # bridges that are listened to; anybody with the rights can claim to be one
+COATY_REPORT_TOPICS_MAX: Final = 4096  # as many as a peer can subscribe to
+COATY_REPORTS_MAX: Final = 1024  # bridges that we listen to; anybody with the rights can claim to be one
 COATY_REPORT_S: Final = 60.0  # between reports of a bridge that has nothing new to say
-COATY_REPORT_S_MAX: Final = 240.0  # a bridge that was not heard of for so long is forgotten
-COATY_REPORT_PEERS_MAX: Final = 4096  # neighbours that are named; of more, events may come twice
+COATY_REPORT_S_MAX: Final = 240.0  # a bridge that was silent for so long is forgotten
+COATY_REPORT_PEERS_MAX: Final = 4096  # neighbours that are named; events of others may come twice
 TEXT_CHARS_MAX: Final = 256
 ADDRESSES_MAX: Final = 8  # a node listens on one
 
 
 class BridgeReport(msgspec.Struct, frozen=True):
-    """What a bridge tells the others over the mesh: who it is in the namespace, what the agents beside it want (and
-    what is configured for it), what it listens to by now, and which peers are beside it."""
+    """What a bridge tells the others over the mesh: its id in the namespace, what its neighbours want (and what is
+    configured for it), what it listens to by now, and which peers are its neighbours."""
 
     agent: str
     peer: str
@@ -48,7 +48,7 @@ class BridgeReport(msgspec.Struct, frozen=True):
 
 
 def decode_report_untrusted(payload: bytes) -> BridgeReport:
-    """Raise only UsageError: any client with the rights can publish there."""
+    """Read a report; raise only UsageError: any client with the rights can publish there."""
     if len(payload) > COATY_REPORT_BYTES_MAX:
         raise UsageError("report of a bridge is too long", have=len(payload), limit=COATY_REPORT_BYTES_MAX)
     try:
@@ -66,15 +66,15 @@ def decode_report_untrusted(payload: bytes) -> BridgeReport:
 
 
 def is_of_object_type(topic: str, namespace: str) -> bool:
-    """Whether it is for those who observe an object type. What comes there comes under its core type as well: it is
-    passed on to who wants it, and not brought over a second time."""
+    """Whether the topic is for observers of an object type. What comes there also comes under its core type, so it is
+    passed on to agents that want it, and not carried over a second time."""
     return topic.startswith((f"coaty/1/{namespace}/ADV:", f"coaty/1/{namespace}/UPD:"))
 
 
 @lru_cache(maxsize=4096)
 def is_learnable(topic: str, namespace: str) -> bool:
-    """Whether it is worth listening to because somebody wants it. All others are either listened to in any case, or are
-    answers, or of another namespace."""
+    """Whether to listen to the topic if somebody wants it. For all other topics, the bridge listens in any case, or
+    they are answers, or belong to another namespace."""
     try:
         if not is_coaty_topic(topic):
             require_raw_topic(topic)
@@ -86,14 +86,13 @@ def is_learnable(topic: str, namespace: str) -> bool:
 
 
 class Learned:
-    """What neighbours and other bridges want. ``topics_max`` bounds what is learned; what is configured comes
-    on top."""
+    """What neighbours and other bridges want. ``topics_max`` bounds the learned topics; configured ones come on top."""
 
     def __init__(self, namespace: str, configured: Iterable[str], topics_max: int) -> None:
         self._namespace = namespace
         self._configured = tuple(dict.fromkeys(configured))
         self._topics_max = topics_max
-        self._announced: dict[str, dict[str, None]] = {}  # by peer, of whatever namespace
+        self._announced: dict[str, dict[str, None]] = {}  # by peer, of any namespace
         self._insiders: set[str] = set()
         self._reports: dict[str, tuple[BridgeReport, float]] = {}  # by node, and when it came
         self._hears: dict[str, frozenset[str]] = {}  # by the bridge's agent id
@@ -102,7 +101,7 @@ class Learned:
     # --- what happens --------------------------------------------------------------------------------------------
 
     def announced(self, peer: str, changes: Sequence[Subscription]) -> bool:
-        """Whether that may change anything."""
+        """Return whether this may change anything."""
         named = [change for change in changes if is_learnable(change.topic, self._namespace)]
         topics = self._announced.setdefault(peer, {})
         for change in named:
@@ -113,7 +112,7 @@ class Learned:
         return bool(named)
 
     def came(self, peer: str) -> None:
-        """Raw topics belong to no namespace: they count if they are wanted by somebody of ours."""
+        """Raw topics belong to no namespace: they count if a neighbour in ours wants them."""
         self._insiders.add(peer)
 
     def left(self, peer: str) -> None:
@@ -121,7 +120,7 @@ class Learned:
         self._insiders.discard(peer)
 
     def reported(self, node: str, report: BridgeReport, now_s: float) -> bool:
-        """Whether the bridge was not known before: it may be another one on the same node, after a restart."""
+        """Return whether the bridge was unknown before: it may be another one on the same node, after a restart."""
         known = self._reports.get(node)
         if known is not None or len(self._reports) < COATY_REPORTS_MAX:
             self._reports[node] = (report, now_s)
@@ -145,14 +144,14 @@ class Learned:
         return [report for report, _ in self._reports.values()]
 
     def bridges(self, gone: Collection[str]) -> list[Bridge]:
-        """The same, as those to share the work with. Of a node that is gone, nobody is taken to be beside it."""
+        """The same, as bridges with which to share the work. A node that is gone counts as having no neighbours."""
         return [
             Bridge(each.agent, each.peer, each.island, frozenset(() if node in gone else each.beside))
             for node, (each, _) in self._reports.items()
         ]
 
     def beside(self) -> tuple[str, ...]:
-        """The peers beside us, agents and bridges, as others need to know them."""
+        """Our neighbours, agents and bridges, as other bridges need to know them."""
         return tuple(sorted(self._insiders)[:COATY_REPORT_PEERS_MAX])
 
     @property
@@ -160,12 +159,12 @@ class Learned:
         return frozenset(report.peer for report in self.reports)
 
     def wants(self) -> list[str]:
-        """What the agents beside us want, and what is configured. Other bridges' subscriptions are not wants of their
-        own: else two bridges would keep up for each other what nobody wants any more."""
+        """What the agents beside us want, and what is configured. Other bridges' subscriptions do not count, or two
+        bridges would keep subscriptions alive for each other that nobody wants."""
         return list(self._wanted_here())[: self._bound]
 
     def listened(self) -> list[str]:
-        """All that this bridge has to listen to."""
+        """Everything to which this bridge has to listen."""
         topics = self._wanted_here()
         for report, _ in self._reports.values():
             topics |= dict.fromkeys(topic for topic in report.wants if is_learnable(topic, self._namespace))

@@ -1,4 +1,4 @@
-"""What a bridge hears in the namespace, before anything is decided about it: subscriptions, and what comes on them."""
+"""What a bridge hears in the namespace, before anything is decided about it: subscriptions, and the events on them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class _Question(msgspec.Struct):
 
 
 class Listening(Tap):
-    """The bridge's ``Tap``. Callbacks: ``on_came`` and ``on_left`` for neighbours of the namespace, ``on_wants`` when
-    somebody wants something else than before."""
+    """The bridge's ``Tap``. Callbacks: ``on_came`` and ``on_left`` for neighbours of the namespace, ``on_wants`` when a
+    neighbour wants something else than before."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Listening(Tap):
         self._said = said
         self._learned = learned
         self._target: Observation[Heard] | None = None
-        self._bridged: dict[str, Callable[[], None]] = {}  # topics whose events are brought over, and how to leave them
+        self._bridged: dict[str, Callable[[], None]] = {}  # topics whose events are carried over, and how to leave them
         self._named: set[str] = set()  # those of them that are learned or configured
         self._relayed = Questions(self._relay, COATY_RELAYED_MAX)
         self._deaths = 0
@@ -59,7 +59,7 @@ class Listening(Tap):
         self._peers: dict[str, PeerId] = {}  # neighbours of the namespace, by their ids as text
 
     def begin(self, target: Observation[Heard]) -> None:
-        """Hand all that is heard to ``target``."""
+        """Give everything that is heard to ``target``."""
         self._target = target
         for topic in sorted(self._always):
             self.subscribe(topic)
@@ -67,7 +67,7 @@ class Listening(Tap):
     # --- subscriptions -------------------------------------------------------------------------------------------
 
     def subscribe(self, topic: str) -> Callable[[], None]:
-        """Bring over what comes on a topic, until what is returned is called."""
+        """Carry over what comes on a topic, until the function that this returns is called."""
         leave = self._bridged[topic] = self._peer.dispatch.add(topic, _take_nothing)
 
         def end() -> None:
@@ -77,14 +77,14 @@ class Listening(Tap):
         return end
 
     def listen(self, topics: Sequence[str]) -> tuple[str, ...]:
-        """Exactly these of the topics that have to be named; those that are listened to now."""
+        """Listen to exactly these of the topics that have to be named; return those that we listen to now."""
         wanted = set(topics)
         for topic in self._named - wanted:
             self._bridged.pop(topic)()
         for topic in [topic for topic in topics if topic not in self._named]:
             try:
                 self.subscribe(topic)
-            except UsageError:  # as many as a peer can have: those that were first stay
+            except UsageError:  # as many as a peer can have; the first ones stay
                 wanted.discard(topic)
         self._named = wanted
         return tuple(sorted(wanted))
@@ -95,8 +95,8 @@ class Listening(Tap):
         return found is not None and self._peer.sends_to(found, topic)
 
     def islands_near(self, near: Mapping[Bridge, Iterable[str]], topic: str) -> frozenset[str]:
-        """Other islands whose bridges have an agent between them and us that passes on what is said on a topic: what is
-        said there is heard here."""
+        """Other islands with an agent between their bridges and us that passes on what is said on a topic: what is said
+        there is heard here."""
         if not near or topic not in self._peer.topics:
             return frozenset()
         found = (bridge.island for bridge, peers in near.items() if any(self.passes_on(peer, topic) for peer in peers))
@@ -106,7 +106,8 @@ class Listening(Tap):
         self._relayed.forget(now_s)
 
     def _relay(self, topic: str) -> Callable[[], None]:
-        """Answers reach who asked only through neighbours that are subscribed: so a bridge between two agents is."""
+        """Answers reach the asker only through neighbours that are subscribed, so a bridge between two agents
+        subscribes."""
         return self._peer.dispatch.add(topic, _take_nothing)
 
     # --- what is heard -------------------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ class Listening(Tap):
         return True
 
     def died(self, topic: str, last_will: bytes) -> None:
-        """Every bridge finds out by itself, so there is no identity that all have in common. Two deaths are two."""
+        """Every bridge notices by itself, so there is no common identity. Two deaths count as two."""
         self._deaths += 1
         identity = identity_of(b"will", last_will, str(self._peer.host.peer).encode(), self._deaths.to_bytes(8))
         self._put(Heard(topic, last_will, identity, ""))
@@ -148,7 +149,7 @@ class Listening(Tap):
             answers = Topic(self._namespace, RESPONSE_TO[event], correlation_id=question.correlationId)
             self._relayed.asked(str(answers), asyncio.get_running_loop().time())
         except (PeerError, UsageError, msgspec.MsgspecError, UnicodeDecodeError):
-            return  # no question, or one too many: whoever reads it closely will say so
+            return  # no question, or one too many: closer reading will show that
 
     # --- who comes and goes --------------------------------------------------------------------------------------
 

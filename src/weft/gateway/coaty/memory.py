@@ -1,9 +1,9 @@
-"""What was brought over already, by identity: so that nothing comes over twice, over a restart neither. Pure but for
-the log that is read once.
+"""What was carried over already, by identity, so that nothing comes over twice, not even after a restart. Pure, except
+that it reads the log once.
 
 A message of Floodsub has an identity that its author signed: the peer and a sequence number. An event that a bridge
-brings into the mesh carries a digest of it as a header, so the log itself is the memory that outlives the process: what
-is in it was brought over, and nothing else was.
+brings into the mesh carries a digest of that as a header, so the log itself is the memory that survives the process:
+exactly the events in it were carried over.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from weft.model import Batch, Pattern
 
 IDENTITY_HEADER: Final = "coaty-message-id"
 IDENTITY_BYTES: Final = 16
-COATY_REMEMBERED_MAX: Final = 1 << 17  # identities, about 15 MB; two minutes at 1,000 events/s. Oldest go first
-COATY_READ_BACK_S: Final = 600.0  # of the log, after a restart: relays that are still behind are so by seconds
-COATY_READ_BACK_BYTES_MAX: Final = 64 * MIB  # likewise: read in a second or two
+COATY_REMEMBERED_MAX: Final = 1 << 17  # identities, about 15 MB: two minutes at 1,000 events/s. The oldest go first
+COATY_READ_BACK_S: Final = 600.0  # of the log, after a restart: slow relays are only seconds behind
+COATY_READ_BACK_BYTES_MAX: Final = 64 * MIB  # of the log, after a restart: read in a second or two
 US_PER_S: Final = 1_000_000
 
 
@@ -46,7 +46,7 @@ class Remembered:
         return identity in self._identities
 
     def add(self, identity: str) -> bool:
-        """Whether it is new."""
+        """Return whether it is new."""
         if identity in self._identities:
             return False
         self._identities[identity] = None
@@ -59,7 +59,7 @@ class Remembered:
 
 
 def read_back(log: Log, pattern: Pattern, now_us: int) -> Iterator[str]:
-    """The identities of what was brought into the mesh lately, as far as this node's log has it."""
+    """The identities of what was recently brought into the mesh, as far as this node's log has it."""
     since_us = now_us - int(COATY_READ_BACK_S * US_PER_S)
     left = COATY_READ_BACK_BYTES_MAX
     for info in log.streams(pattern):
@@ -75,7 +75,7 @@ def read_back(log: Log, pattern: Pattern, now_us: int) -> Iterator[str]:
                     yield from identities_in(batch, place)
                     place = max(place, batch.end_offset)
         except WeftError:
-            continue  # damaged, or gone by now: what it held is forgotten
+            continue  # damaged, or gone by now: what it had is forgotten
 
 
 def identities_in(batch: Batch, first_offset: int) -> Iterator[str]:

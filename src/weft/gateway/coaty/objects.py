@@ -1,7 +1,8 @@
-"""The state of a namespace on a compacted topic of the mesh: what was advertised and not deadvertised, by object id.
+"""The state of a namespace on a compacted topic of the mesh: all objects that were advertised and not deadvertised, by
+id.
 
-Whoever reads ``coaty.<namespace>.objects`` from the beginning knows all objects there are: the last event of a key is
-the object, and an empty one says that it is gone.
+A reader of ``coaty.<namespace>.objects`` from the beginning knows all existing objects: the last event of a key is the
+object, and an empty one means that it is gone.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Objects:
         self._logger = logger
 
     def happened(self, message: Message) -> None:
-        """An event that this bridge brought over, in either direction."""
+        """This bridge has carried an event over, in either direction."""
         source = {"coaty-source-id": message.source_id}
         match message.data:
             case Advertise(advertised):
@@ -34,7 +35,7 @@ class Objects:
                 for object_id in object_ids:
                     self._publishing.add(self._topic, b"", object_id.encode(), source, self)
             case _:
-                pass  # nothing comes or goes by it
+                pass  # this changes no object
 
     def published(self, receipt: Receipt, number: int) -> None:
         pass

@@ -1,10 +1,10 @@
 """From the mesh to the namespace: what is published on ``coaty.<namespace>.<event>[.<filter>]`` reaches Coaty agents.
 
-All bridges of a mesh on one island of a namespace are members of one group, so each event goes out once, and what was
-published while a bridge was down goes out when it is back: unless it is a question or an answer, for which nobody waits
-any more. Answers to questions that went out are brought back for a while. What agents of one island said goes out on
-the others. Where an agent joins two islands, the one whose name comes first speaks, and the other waits until it has
-heard that.
+All bridges of a mesh on one island of a namespace are members of one group, so each event goes out once. What was
+published while a bridge was down goes out when it is back, except questions and answers, for which nobody waits any
+longer. Answers to questions that went out are carried back for a while. What agents of one island said goes out on the
+others. If an agent joins two islands, the one whose name comes first speaks, and the other waits until it has heard
+that.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from weft.wire.coaty import (
     topics_of,
 )
 
-COATY_QUESTION_S: Final = 60.0  # for how long answers are brought back to the mesh; agents wait for seconds
+COATY_QUESTION_S: Final = 60.0  # for how long answers are carried back to the mesh; agents wait for seconds
 COATY_PATIENCE_S: Final = 1.0  # for what another island is about to say: an agent passes it on within milliseconds
-COATY_IMPATIENCE_S: Final = 30.0  # after having waited for nothing: the other one is slow, or gone
+COATY_IMPATIENCE_S: Final = 30.0  # after it waited in vain: the other island is slow, or gone
 COATY_QUESTIONS_MAX: Final = 1024  # each is a subscription that neighbours keep, too
 US_PER_S = 1_000_000
 
@@ -52,14 +52,14 @@ class OutFigures:
     """Counts since the start; changed in place."""
 
     published: int = 0
-    echoes: int = 0  # events that came from the namespace, and therefore do not go back
-    repeated: int = 0  # a bridge of our mesh has said them already
+    echoes: int = 0  # events that came from the namespace, so they do not go back
+    repeated: int = 0  # a bridge of our mesh has sent them already
     rejected: int = 0  # no Coaty events
     stale: int = 0  # questions and answers that are too old
 
 
 class Questions:
-    """Correlation ids whose answers are awaited, each with a subscription to its topic. Oldest go first."""
+    """Correlation ids that wait for answers, each with a subscription to its topic. The oldest go first."""
 
     def __init__(self, subscribe: Callable[[str], Callable[[], None]], count_max: int) -> None:
         self._subscribe = subscribe
@@ -79,7 +79,7 @@ class Questions:
         self._until_s[text] = now_s + COATY_QUESTION_S
 
     def said(self, text: str) -> None:
-        """It is this bridge that asks: a near one may do it instead."""
+        """This bridge asks: a near one may do it instead."""
         if text in self._leave:
             self._said.add(text)
 
@@ -100,9 +100,9 @@ class Questions:
 
 
 class Outbound:
-    """``say`` publishes in the namespace; ``island`` tells which part of it we are on, and ``near`` which others are
-    heard on ours as well, on a topic; ``heard`` has what was heard there, and ``said`` what bridges of our mesh said
-    there, and ``news`` is set when one of them has more; ``read_clock`` tells Unix time in microseconds."""
+    """``say`` publishes in the namespace; ``island`` returns our part of it, and ``near`` the other islands that are
+    also heard on ours, for a topic; ``heard`` has what was heard there, ``said`` what bridges of our mesh said there,
+    and ``news`` is set when one of them has more; ``read_clock`` returns Unix time in microseconds."""
 
     def __init__(
         self,
@@ -181,18 +181,19 @@ class Outbound:
             self.figures.repeated += 1
 
     async def _is_said(self, publication: Publication) -> bool:
-        """By a bridge of our mesh; where one of a near island goes first, it is waited for."""
+        """Whether a bridge of our mesh has said it; if one of a near island goes first, we wait for it."""
         assert publication.seqno is not None, "what a bridge says is marked"
         said, islands = said_of(publication.seqno), self._near(publication.topic)
         return await self._comes_true(lambda: said in self._said, min(islands, default="") < self._island(), islands)
 
     async def _is_heard(self, headers: Mapping[str, str], targets: Sequence[str]) -> bool:
-        """Whether what was said on a near island has come, or comes, to ours by the agent between the two."""
+        """Whether what was said on a near island has come, or is coming, to ours through the agent between the two."""
         identity, islands = headers.get(IDENTITY_HEADER), self._near(targets[0])
         return await self._comes_true(lambda: identity in self._heard, headers.get(ISLAND_HEADER) in islands, islands)
 
     async def _comes_true(self, holds: Callable[[], bool], is_awaited: bool, islands: Collection[str]) -> bool:
-        """At once, or soon if that is to be expected. Whoever has let us wait for nothing is not waited for again."""
+        """True at once, or soon if that is to be expected. An island that made us wait in vain is not waited for
+        again."""
         loop = asyncio.get_running_loop()
         if not is_awaited or not islands or loop.time() < self._impatient_until_s:
             return holds()
@@ -215,7 +216,7 @@ class Outbound:
         return island not in (NOWHERE, self._island()) and headers.get(IDENTITY_HEADER) not in self._heard
 
     def _read_untrusted(self, topic: MeshTopic, payload: bytes) -> tuple[list[str], Message | None] | None:
-        """Clients of the mesh can publish anything here; agents get what is a Coaty event."""
+        """Clients of the mesh can publish anything here; agents get only Coaty events."""
         if len(payload) > COATY_PAYLOAD_BYTES_MAX:
             raise UsageError("payload is too long for Coaty", have=len(payload), limit=COATY_PAYLOAD_BYTES_MAX)
         raw = raw_topic(self._namespace, topic)
@@ -225,7 +226,7 @@ class Outbound:
         if probe is None:
             return None
         if probe.event is EventType.IO_VALUE:
-            return [str(probe)], None  # JSON in an envelope, or bytes: for actors to tell
+            return [str(probe)], None  # JSON in an envelope, or bytes: actors can tell
         message = decode_payload_untrusted(probe.event, payload)
         target = coaty_topic(self._namespace, topic, message.correlation_id)
         assert target is not None, "the same topic"
@@ -236,7 +237,7 @@ class Outbound:
 
 
 def _everywhere(target: Topic, message: Message) -> list[Topic]:
-    """What is published under its core type is for those as well who observe the object type, as among agents."""
+    """What is published under its core type is also for observers of the object type, as among agents."""
     if isinstance(message.data, Advertise | Update):
         topics = topics_of(target.namespace, message)
         if target == topics[0]:
@@ -244,4 +245,4 @@ def _everywhere(target: Topic, message: Message) -> list[Topic]:
     return [target]
 
 
-PLACEHOLDER = "00000000-0000-4000-8000-000000000000"  # a correlation id, until the payload has said which
+PLACEHOLDER = "00000000-0000-4000-8000-000000000000"  # a correlation id, until the payload has named one

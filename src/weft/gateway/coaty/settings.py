@@ -1,4 +1,4 @@
-"""What can be set about the bridge, as values."""
+"""The settings of the bridge, as values."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Several bridges between one mesh and one namespace: each event is brought over by one of them. Pure.
+"""Several bridges between one mesh and one namespace: one of them carries each event over. Pure.
 
-- **Echoes**: what a bridge says in the namespace carries a mark in the sequence number of the message, which its key
-  signs: that a bridge said it, and for which mesh. A bridge of the same mesh lets such messages lie: they came from the
-  mesh. What a bridge of another mesh said is brought over, and never goes out again. So nothing can circle.
-- **Twins**: bridges tell each other over the mesh where they are, and connect to each other. Those that are connected
-  hear the same events: each passes on what it hears. All that one peer says is brought over by one of them, in order:
-  the one whose id and the peer's hash highest together, among those that listen to the topic.
-- **Near**: bridges that cannot reach each other may have an agent between them. It passes on what it is subscribed to,
-  so on those topics they hear the same, too, and share the work.
-- **Takeover**: what is left to another bridge is held for a while. When the connection to that bridge is gone, what it
-  has not brought over is brought over by who is next. Held events that appear in the mesh are let go of.
+- **Echoes**: what a bridge says in the namespace carries a mark in the message's sequence number, which its key signs:
+  that a bridge said it, and for which mesh. A bridge of the same mesh ignores such messages, because they came from the
+  mesh. What a bridge of another mesh said is carried over, and never goes out again. So nothing can circle.
+- **Twins**: bridges tell each other over the mesh where they are, and connect to each other. Connected bridges hear the
+  same events, because each passes on what it hears. One of them carries over everything that one peer says, in order:
+  among those that listen to the topic, the one whose id hashes highest together with the peer's.
+- **Near**: bridges that cannot reach each other may have an agent between them. It passes on the topics to which it is
+  subscribed, so on those they hear the same, too, and share the work.
+- **Takeover**: what is left to another bridge is held for a while. When the connection to that bridge is gone, the next
+  bridge carries over what is missing. Held events that appear in the mesh are dropped.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import Final
 
 from weft.limits import MIB
 
-MAGIC: Final = hashlib.sha256(b"weft coaty bridge").digest()[:4]  # a bridge said it, of whatever mesh
+MAGIC: Final = hashlib.sha256(b"weft coaty bridge").digest()[:4]  # a bridge said it, of any mesh
 MESH_BYTES: Final = 4
 MARK_BYTES: Final = len(MAGIC) + MESH_BYTES
-SAID_BYTES: Final = 8  # as many as the reference's sequence numbers have
+SAID_BYTES: Final = 8  # as many as in the reference's sequence numbers
 NOT_IN_GROUPS: Final = re.compile("[^A-Za-z0-9_-]")
 SHOWN_CHARS: Final = 40
-COATY_HELD_S: Final = 60.0  # what was left to another; that it is gone is known after 30 s at the latest
+COATY_HELD_S: Final = 60.0  # what was left to another bridge; after 30 s at the latest, we know that it is gone
 COATY_HELD_MAX: Final = 65_536
 COATY_HELD_BYTES_MAX: Final = 64 * MIB
 
@@ -42,8 +42,8 @@ def mark_of(mesh: str) -> bytes:
 
 
 def marked(mark: bytes, said: str) -> bytes:
-    """The sequence number for what is said of one event on one topic: always the same. So an agent that has heard it
-    lately does not hear it again when a bridge that was killed says it a second time."""
+    """The sequence number for one event on one topic: always the same. So an agent that heard it recently does not hear
+    it again when a bridge that was killed sends it a second time."""
     return mark + hashlib.sha256(said.encode()).digest()[:SAID_BYTES]
 
 
@@ -53,13 +53,13 @@ def is_marked(seqno: bytes, mark: bytes) -> bool:
 
 
 def said_of(seqno: bytes) -> str:
-    """What a marked sequence number is about, whichever bridge has said it."""
+    """What a marked sequence number is about, whichever bridge sent it."""
     return seqno[MARK_BYTES:].hex()
 
 
 def group_of(namespace: str, island: str) -> str:
-    """The group of all bridges of a mesh in one island of a namespace. Both may have characters that a group's name may
-    not: what people can read of the namespace, and a digest that tells it from others."""
+    """The group of all bridges of a mesh on one island of a namespace. Both names may have characters that a group's
+    name must not have, so it is made of the readable part of the namespace and a digest."""
     digest = hashlib.sha256(f"{namespace}\0{island}".encode()).hexdigest()[:8]
     return f"coaty-bridge.{NOT_IN_GROUPS.sub('_', namespace)[:SHOWN_CHARS]}-{digest}"
 
@@ -69,32 +69,32 @@ def group_of(namespace: str, island: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """Another bridge of our mesh, as it told over the mesh."""
+    """Another bridge of our mesh, as it described itself over the mesh."""
 
     agent_id: str
     peer: str
     island: str  # empty: it has just come, and does not know yet
-    beside: frozenset[str] = frozenset()  # peers that it is connected to
+    beside: frozenset[str] = frozenset()  # peers to which it is connected
 
 
 class Sharing:
-    """Which events are this bridge's to bring over. A bridge takes part in it while it is connected to us, or to an
-    agent that passes on what we hear: only then is it sure that it hears that, too."""
+    """Which events this bridge has to carry over. Another bridge takes part while it is connected to us, or to an agent
+    that passes on what we hear: only then does it surely hear that, too."""
 
     def __init__(self, own_id: str) -> None:
         self._own_id = own_id
         self._told: dict[str, Bridge] = {}  # by peer
         self._connected: set[str] = set()  # peers of the namespace, bridges or not
         self.others: tuple[Bridge, ...] = ()  # connected to us
-        self.near: dict[Bridge, frozenset[str]] = {}  # all others with peers beside both of us, and which these are
+        self.near: dict[Bridge, frozenset[str]] = {}  # all others that share neighbours with us, and which neighbours
 
     @property
     def islands(self) -> frozenset[str]:
-        """What the others call the island that they and we are on."""
+        """The names that the other bridges use for the island that they and we are on."""
         return frozenset(other.island for other in self.others if other.island)
 
     def told(self, bridges: Iterable[Bridge]) -> bool:
-        """All that are known now. Whether that changes who shares."""
+        """All bridges that are known now. Return whether that changes who shares."""
         self._told = {bridge.peer: bridge for bridge in bridges if bridge.agent_id != self._own_id}
         return self._recount()
 
@@ -115,7 +115,7 @@ class Sharing:
         return before != (self.others, self.near)
 
     def is_ours(self, origin: str, is_listening: Callable[[Bridge], bool] = lambda bridge: True) -> bool:
-        """Of all bridges that take part and listen, exactly one says so of what a peer says."""
+        """Exactly one of all bridges that take part and listen returns True for what a peer says."""
 
         def weight(agent_id: str) -> bytes:
             return hashlib.blake2b(f"{agent_id}\0{origin}".encode(), digest_size=16).digest()
@@ -129,13 +129,13 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """An event of the namespace. ``origin`` is the peer that said it."""
+    """An event of the namespace. ``origin`` is the peer that sent it."""
 
     topic: str
     payload: bytes
     identity: str
     origin: str
-    is_foreign: bool = False  # said by a bridge of another mesh
+    is_foreign: bool = False  # sent by a bridge of another mesh
     is_answer: bool = False
 
 
@@ -172,7 +172,7 @@ class Held:
             self.release(oldest)
 
     def take(self, wanted: Callable[[Heard], bool]) -> Iterable[Heard]:
-        """Those that are to be brought over after all."""
+        """Take those that are to be carried over after all."""
         taken = [event for event, _ in self._events.values() if wanted(event)]
         for event in taken:
             self.release(event.identity)

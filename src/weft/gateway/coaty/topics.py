@@ -1,9 +1,9 @@
 """Topics of Coaty on topics of the mesh and back: ``coaty.<namespace>.<event>[.<filter>]`` (COA-12). Pure.
 
-Filters may hold what a topic of the mesh must not: wildcards, blanks, dots at the wrong place. Such characters are
-written as in URLs, ``%2A`` for ``*``. Answers carry their correlation id in the payload and as key, not in the topic:
-every call would leave a topic behind. Raw events, and values on external IO routes, which look the same on the wire,
-are on ``coaty.<namespace>.RAW.<topic>``.
+Filters may contain what a topic of the mesh must not: wildcards, blanks, dots in the wrong place. Such characters are
+escaped as in URLs, ``%2A`` for ``*``. Answers carry their correlation id in the payload and as key, not in the topic,
+because otherwise every call would leave a topic behind. Raw events, and values on external IO routes, which look the
+same on the wire, are on ``coaty.<namespace>.RAW.<topic>``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from weft.model import Topic as MeshTopic
 from weft.wire.coaty import EventType, Topic, require_raw_topic
 
 PREFIX: Final = "coaty"
-OBJECTS: Final = "objects"  # the topic of what is advertised and not deadvertised: no event code has this length
+OBJECTS: Final = "objects"  # the topic of all current objects: no event code has this length
 BRIDGES: Final = "bridges"  # the topic on which the bridges of a mesh tell each other what they listen to
-RAW: Final = "RAW"  # in place of an event code: bytes on a topic outside of Coaty's own
+RAW: Final = "RAW"  # instead of an event code: bytes on a topic outside Coaty's own
 
 
 def mesh_topic(topic: Topic) -> MeshTopic:
@@ -31,9 +31,9 @@ def mesh_topic(topic: Topic) -> MeshTopic:
 
 
 def coaty_topic(namespace: str, topic: MeshTopic, correlation_id: str | None) -> Topic | None:
-    """The Coaty topic for what was published on a topic of the mesh; None if it is none of this namespace's.
+    """The Coaty topic for an event on a topic of the mesh; None if it does not belong to this namespace.
 
-    UsageError if it looks like one and cannot be.
+    UsageError if it looks as if it did, but is not valid.
     """
     head = f"{PREFIX}.{_escaped(namespace)}."
     if not topic.startswith(head) or topic in (objects_topic(namespace), bridges_topic(namespace)):
@@ -52,9 +52,9 @@ def raw_mesh_topic(namespace: str, topic: str) -> MeshTopic:
 
 
 def raw_topic(namespace: str, topic: MeshTopic) -> str | None:
-    """The raw topic for what was published on a topic of the mesh; None if it is none of this namespace's.
+    """The raw topic for an event on a topic of the mesh; None if it does not belong to this namespace.
 
-    UsageError if it looks like one and cannot be.
+    UsageError if it looks as if it did, but is not valid.
     """
     head = f"{PREFIX}.{_escaped(namespace)}.{RAW}."
     if not topic.startswith(head):
@@ -77,7 +77,7 @@ def events_pattern(namespace: str) -> Pattern:
 
 
 def _escaped(text: str) -> str:
-    """Letters of any language stay; what the mesh gives a meaning, or forbids, does not."""
+    """Letters of any language stay; characters with a meaning for the mesh, or forbidden ones, are escaped."""
     tokens = text.split(".")
     shown = "".join(_shown(character) for character in text)
     return shown if all(tokens) else shown.replace(".", "%2E")

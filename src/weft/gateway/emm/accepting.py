@@ -1,4 +1,4 @@
-"""Good EMM packets as rows of mesh events: topic, time, key, headers and payload."""
+"""Accepted EMM packets as rows of mesh events: topic, time, key, headers and payload."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Taken(NamedTuple):
 
 
 class _Contents(NamedTuple):
-    """Of events: their names, payloads and what these were."""
+    """The contents of events: their names, payloads, and what these were."""
 
     names: pa.StringArray
     payloads: pa.BinaryArray
@@ -42,7 +42,7 @@ class _Contents(NamedTuple):
 
 
 class Acceptance:
-    """Events go where ``topics`` says; hellos and heartbeats to topics of their own, as datagrams.
+    """Events go where ``topics`` says; hellos and heartbeats go to separate topics, as datagrams.
 
     ``of_packets`` and ``of_columns`` make the same rows; a test holds them against each other.
     """
@@ -54,7 +54,7 @@ class Acceptance:
     # --- one by one ----------------------------------------------------------------------------------------------
 
     def of_packets(self, taken: list[Taken], unix_s: float) -> tuple[Accepted, ...]:
-        """Events together; hellos and heartbeats apart, as whoever listens for them expects."""
+        """Events together; hellos and heartbeats separately, for those that listen for them."""
         kinds = (EventType.EVENT, EventType.HELLO, EventType.HEARTBEAT)
         groups = ([each for each in taken if each.packet.event_type == kind] for kind in kinds)
         return tuple(self._rows(group, unix_s) for group in groups if group)
@@ -99,7 +99,7 @@ class Acceptance:
     # --- in columns ----------------------------------------------------------------------------------------------
 
     def of_columns(self, rows: JudgedRows, datagrams: pa.BinaryArray, unix_s: float) -> tuple[Accepted, ...]:
-        """The accepted packets, whose seals are open."""
+        """Rows for accepted packets, whose seals are open."""
         kinds = rows.columns.column("event_type").to_numpy(zero_copy_only=False)
         made = []
         for kind in (EventType.EVENT, *PLACES):
@@ -116,7 +116,7 @@ class Acceptance:
         return tuple(made)
 
     def _placed(self, names: pa.StringArray) -> tuple[list[Topic], npt.NDArray[np.int32], pa.StringArray]:
-        """Topics, which of them each row goes to, and the names that their topics do not tell."""
+        """Topics, the topic of each row, and the names that the topics do not show."""
         coded = names.dictionary_encode()
         known = coded.dictionary.to_pylist()
         places = [self._topics.place(name) for name in known]
@@ -139,7 +139,7 @@ class Acceptance:
 
 
 def _by_hand(rows: JudgedRows, chosen: Positions, by_hand: Mask, contents: _Contents) -> _Contents:
-    """Packets that were sealed and those of several values are read one by one and put in their places."""
+    """Packets that were sealed, and those with several values, are read one by one and put in their places."""
     packets = [rows.opened.get(row) or rows.packet(row) for row in chosen[by_hand].tolist()]
     found = [(packet.event_name, *payload_of(packet)) for packet in packets]
     mask = pa.array(by_hand)
@@ -183,8 +183,8 @@ def _accepted(
 
 
 def _times_us(columns: pa.RecordBatch, unix_s: float) -> npt.NDArray[np.int64]:
-    """When the events were created, as their packets say; a packet that was signed later may say anything, so not
-    after now."""
+    """When the events were created, as their packets say, but not later than now: a packet that was signed later may
+    say anything."""
     created_s = np.minimum(columns.column("timestamp_s").to_numpy(), np.uint64(unix_s))
     times_us: npt.NDArray[np.int64] = created_s.astype(np.int64) * US_PER_S
     return times_us

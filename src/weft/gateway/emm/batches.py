@@ -15,7 +15,7 @@ from weft.model.traces import SpanRef
 from weft.wire.datagram import protocol_of_untrusted
 from weft.wire.reject import BadPacket
 
-# Headers are mostly the same from event to event: a third of the bytes, and the log writes faster than without.
+# Headers are mostly the same from event to event: compression saves two thirds of the bytes, and the log writes faster.
 COMPRESSION: Final = "lz4"
 NEITHER: Final = "neither"  # of the two protocols
 
@@ -23,7 +23,7 @@ NEITHER: Final = "neither"  # of the two protocols
 def batches(
     accepted: Iterable[Accepted], begin_trace: Callable[[Topic, int], SpanRef | None]
 ) -> Iterator[tuple[Topic, Batch]]:
-    """Each topic's events together, in the order in which they came. A batch whose devices know of no trace may begin
+    """Each topic's events together, in the order in which they came. A batch of devices that know no traces may begin
     one, which its first event carries."""
 
     def batch(topic: Topic, rows: pa.RecordBatch) -> Batch:

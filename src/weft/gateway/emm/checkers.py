@@ -1,7 +1,7 @@
 """Ed25519 checks of many packets, on every core that is free.
 
-libsodium works without Python's lock, so threads help. They take packets from one pile, and whoever asked works along:
-on a machine without a free core that is no slower than without them, and between two piles nobody runs at all.
+libsodium releases the GIL, so threads help. They take packets from one pile, and the caller works along: on a machine
+without a free core, this is no slower than without threads, and between two piles none of them runs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from weft.wire.emm.auth import is_signed
 from weft.wire.emm.judge_columns import Signed
 
-HELPERS_MAX: Final = 3  # the node has other work, and one thread cannot prepare packets for more than a few
+HELPERS_MAX: Final = 3  # the node has other work, and one thread cannot prepare packets for more than a few helpers
 
 
 class Checkers:
@@ -27,7 +27,7 @@ class Checkers:
         self._threads = ThreadPoolExecutor(max(helpers, 1), "weft-emm-signatures")  # starts them when they are needed
 
     def check(self, work: Sequence[Signed]) -> list[bool]:
-        """Whether each signature is good. Back when all are checked."""
+        """Whether each signature is valid. Returns when all are checked."""
         good = [False] * len(work)
         pile = iter(range(len(work)))  # the interpreter hands out each number once
 

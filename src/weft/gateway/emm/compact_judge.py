@@ -1,8 +1,8 @@
-"""EMM-C datagrams of a gateway: judged by ``wire.emm_compact``, then made events.
+"""EMM-C datagrams of a gateway: judged by ``wire.emm_compact``, then turned into events.
 
-Notifications become events on ``notification.<priority>``, commands on ``command.<name>``, heartbeats and joins go
-where EMM's heartbeats and hellos go. A gateway carries no command out (EMC-07): it tells the mesh that a known node
-gave it, and sends it on.
+Notifications become events on ``notification.<priority>``, commands on ``command.<name>``; heartbeats and joins go
+where EMM's heartbeats and hellos go. A gateway executes no command (EMC-07): it tells the mesh that a known node gave
+it, and sends it on.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RAW: Final = bytes((PayloadEncoding.RAW,))
 
 
 class CompactJudge:
-    """As ``EmmJudge``. What is taken is in ``Judged.compact`` as well, as it came."""
+    """Like ``EmmJudge``. Accepted packets are also in ``Judged.compact``, as they came."""
 
     def __init__(
         self, ring: KeyRing, seen: Seen, topics: TopicMap, names: NameRights, payload: Payload = Payload.VALUE
@@ -60,7 +60,7 @@ class CompactJudge:
         self._judge.use(ring)
 
     def sort_out(self, arrived: Sequence[Arrived], unix_s: float) -> Judged:
-        """What is to be thought of each datagram; raise nothing, whatever the bytes."""
+        """Judge each datagram; raise nothing, whatever the bytes."""
         rows = self._judge.sift(_datagrams(arrived), unix_s)
         return Judged(
             self._of_kinds(rows, arrived, (EventType.NOTIFICATION, EventType.HEARTBEAT), Proof.GROUP, unix_s),
@@ -70,8 +70,9 @@ class CompactJudge:
         )
 
     def verify(self, waiting: Sequence[Arrived], unix_s: float) -> Judged:
-        """Check the signatures of what ``sort_out`` left waiting. A command whose parameters cannot be read, or whose
-        name its sender may not use here, is refused; it goes on to others all the same, who decide for themselves."""
+        """Check the signatures of what ``sort_out`` left waiting. A command is refused if its parameters cannot be
+        read, or if its sender may not use its name here; it is sent on all the same, because others decide for
+        themselves."""
         rows = self._judge.verify(_datagrams(waiting), unix_s)
         joins = self._of_kinds(rows, waiting, (EventType.JOIN,), Proof.SENDER, unix_s)
         commands, refused = self._commands(rows, waiting, unix_s)
@@ -132,7 +133,7 @@ class CompactJudge:
     def _commands(
         self, rows: JudgedRows, arrived: Sequence[Arrived], unix_s: float
     ) -> tuple[tuple[Accepted, ...], tuple[Rejected, ...]]:
-        """Commands are few: they are read one by one."""
+        """Commands are few, so they are read one by one."""
         read: list[tuple[int, Command, bytes]] = []
         refused = []
         for row in np.flatnonzero(rows.accepted & (rows.types == EventType.COMMAND)).tolist():
@@ -186,7 +187,7 @@ def _name(body: Command) -> str:
 
 
 def _kind(body: Command) -> ValueKind:
-    """Text if it says in which encoding, else bytes."""
+    """Text if the body names an encoding, else bytes."""
     encoding = find(body.more, FieldType.PAYLOAD_ENCODING)
     return ValueKind.BINARY if encoding in (None, RAW) else ValueKind.STRING
 
@@ -201,8 +202,8 @@ def _text(trace_id: UUID | None) -> str | None:
 
 
 def _traceparent(trace_id: UUID | None) -> str | None:
-    """The trace of the device goes on in the mesh. It has a name for its trace and none for its span: the last half of
-    the trace's stands for that."""
+    """The device's trace goes on in the mesh. The device names a trace and no span, so the last half of the trace's id
+    stands for the span."""
     if trace_id is None or not trace_id.int:
         return None
     return SpanRef(trace_id.int, trace_id.int & SPAN_ID_MAX or 1).traceparent

@@ -1,8 +1,8 @@
-"""The gateway as a node of the EMM-C mesh: what it takes goes on to its neighbours, as the document wants it (EMC-12).
+"""The gateway as a node of the EMM-C mesh: what it accepts goes on to its neighbours, as the document demands (EMC-12).
 
-Who is a neighbour, what they are told, how fast each is sent to and when packets end is what ``emm_compact.neighbours``
-says, for the library's node and for this one. Here are the timer and the keys: without a group key there is nothing to
-sign with, so there are no neighbours; with another one, or another key of the node, they stay (EMC-05).
+``emm_compact.neighbours`` decides who is a neighbour, what neighbours are told, how fast packets go to each and when
+they expire, for the library's node and for this one. Here are the timer and the keys: without a group key, the node
+cannot sign, so it has no neighbours; when the group key or the node's key changes, the neighbours stay (EMC-05).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from weft.wire.recent import ReplayMarks
 from weft.wire.udp import Address, Datagram, Outgoing
 from weft.wire.urgent_first import UrgentFirst
 
-GATEWAY_EMC_RELAYS_MAX: Final = 4096  # events waiting to be sent on, urgent ones apart: 2 MB, a second of work
+GATEWAY_EMC_RELAYS_MAX: Final = 4096  # events waiting to be sent on, urgent ones separately: 2 MB, a second of work
 RELAYED_AT_ONCE: Final = 1024  # datagrams sent on before the node's other work has its turn: 5 to 10 ms
 TRAVELLING: Final = frozenset({EventType.NOTIFICATION, EventType.COMMAND})  # ADR 21
 
 
 class CompactNode:
-    """``send`` puts a datagram on its way; ``chance`` gives so many random bits; ``marks`` is the memory of the judge,
-    where our own events are noted; ``overflowed`` counts what the system had no room for."""
+    """``send`` sends a datagram; ``chance`` gives so many random bits; ``marks`` is the judge's memory, where our own
+    events are noted; ``overflowed`` counts what the system had no room for."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class CompactNode:
         logger: BoundLogger,
     ) -> None:
         self.figures = Figures()
-        self.unrelayed = 0  # events and datagrams to send on that there was no room for
+        self.unrelayed = 0  # events and datagrams for which there was no room
         self._node_id = node_id
         self._settings = settings
         self._marks = marks
@@ -67,7 +67,7 @@ class CompactNode:
         self._turns = Turns(self._on_timer)
 
     def sign_with(self, signer: Signer | None) -> None:
-        """From now on; None: there is no group key."""
+        """Sign with this from now on; None: there is no group key."""
         if signer is None:
             self._neighbours = None
             self._line.clear()
@@ -92,7 +92,7 @@ class CompactNode:
             self._work(at)
 
     def gone(self, address: Address) -> None:
-        """A QUIC connection ended, so nobody can be reached there."""
+        """A QUIC connection ended, so that address is out of reach."""
         if address in self._wanted:
             self._wanted.remove(address)
         if self._neighbours is not None:
@@ -105,14 +105,14 @@ class CompactNode:
     # --- what comes in -------------------------------------------------------------------------------------------
 
     def take(self, arrived: Sequence[Arrived], address_of: Callable[[str], Address | None], at: Instant) -> None:
-        """Packets that were judged and are new: hear what joins and heartbeats say, send events on in turns."""
+        """Packets that were judged and are new: take what joins and heartbeats say, and send events on, in turns."""
         neighbours = self._neighbours
         if neighbours is None:
             return
         for each in arrived:
             travels = each.data[0] & TYPE_MASK in TRAVELLING
             if travels and not len(neighbours.relationships):
-                continue  # nobody to send it to: a gateway of silent sensors takes 100,000 of them a second
+                continue  # there is nobody to send it to: a gateway of silent sensors gets 100,000 of them a second
             source = address_of(each.source)
             if source is None:
                 continue
@@ -125,7 +125,7 @@ class CompactNode:
         self._work(at)
 
     def _relay(self, neighbours: CompactNeighbours, at: Instant) -> None:
-        """Send on as much as fits one turn: an event costs as much as there are neighbours."""
+        """Send on as much as fits into one turn: an event costs in proportion to the neighbours."""
         unsent = self.figures.unsent
         for _ in range(max(RELAYED_AT_ONCE // max(len(neighbours.relationships), 1), 1)):
             if not self._line:
@@ -137,17 +137,18 @@ class CompactNode:
     # --- what goes out -------------------------------------------------------------------------------------------
 
     def seal_event(self, body: Notification, urgent: bool, unix_s: float) -> Packet:
-        """An event of ours; UsageError if it does not fit a packet, or there is no group key."""
+        """Make an event of ours; UsageError if it does not fit a packet, or there is no group key."""
         if self._neighbours is None:
             return no_compact(body, urgent, unix_s)
         return self._neighbours.seal_event(body, urgent, unix_s)
 
     def takers(self, kind: EventType) -> list[Address]:
-        """Neighbours that take this type of packets."""
+        """Neighbours that accept packets of this type."""
         return [] if self._neighbours is None else self._neighbours.takers(kind)
 
     def send(self, packet: Packet, target: Address) -> bool | None:
-        """To a neighbour, as fast as it takes them: whether there was room. None if it is no neighbour."""
+        """Send to a neighbour, as fast as it accepts packets; return whether there was room. None if it is no
+        neighbour."""
         if self._neighbours is None or self._neighbours.relationships.at(target) is None:
             return None
         at = self._clock()
@@ -171,7 +172,7 @@ class CompactNode:
             self._work(at)
 
     def _work(self, at: Instant) -> None:
-        """Send what may leave, tell who came and went, and look again when something is due."""
+        """Send what may leave, report who came and went, and look again when something is due."""
         neighbours = self._neighbours
         assert neighbours is not None, "only called while there are any"
         for each in neighbours.datagrams_to_send(at):
@@ -185,7 +186,7 @@ class CompactNode:
 
 
 def compact_settings(settings: GatewaySettings) -> CompactSettings:
-    """What is set about the gateway, for its part as an EMM-C node."""
+    """The gateway's settings for its part as an EMM-C node."""
     return CompactSettings(
         relationships_max=EMC_RELATIONSHIPS_MAX,
         heartbeat_interval_s=min(max(int(settings.heartbeat_interval_s), 1), HEARTBEAT_INTERVAL_S_MAX),

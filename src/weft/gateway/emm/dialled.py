@@ -1,4 +1,4 @@
-"""The nodes that a gateway connects to by QUIC: each connection is kept, and said in the log when it comes and goes."""
+"""The nodes to which a gateway connects by QUIC: it keeps each connection, and logs when it comes and goes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHANCE: Final = SystemRandom()
 
 
 class Dialled:
-    """``on_up`` hears of each connection that stands, with where to send to. ``root`` may be asked at any time."""
+    """``on_up`` is told of each connection that stands, and where to send to. ``root`` may be called at any time."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Dialled:
         return KeptConnection(self._links, (target.host, target.port), self._root, up, failed, CHANCE)
 
     def start(self) -> None:
-        """UsageError if there are no certificates to check others against."""
+        """Raise UsageError if there are no certificates against which to check others."""
         if self._kept:
             self._root()
         self._tasks = [each.start() for each in self._kept.values()]
@@ -63,7 +63,7 @@ class Dialled:
         self._on_up(target, address)
 
     def _failed(self, target: Target, error: WeftError, pause_s: float) -> None:
-        """Once for each reason in a row: a node that is away for days fails every half minute."""
+        """Log each reason once in a row: a node that is away for days fails every half a minute."""
         if self._told.get(target) != str(error):
             self._told[target] = str(error)
             self._logger.warning(

@@ -1,4 +1,4 @@
-"""The gateway as a node starts it: sockets, keys, relations, and the two ways between datagrams and the log."""
+"""The gateway as a node starts it: sockets, keys, relations, and both ways between datagrams and the log."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ from weft.wire.udp import Address, Datagram, Datagrams, Outgoing, show
 
 
 class EmmGateway:
-    """A ``Gateway``. ``certificate`` gives the node's own, for QUIC; None where the node has none.
+    """A ``Gateway``. ``certificate`` returns the node's own, for QUIC; None if the node has none.
 
-    ``door`` is how QUIC connections get in.
+    ``door`` lets QUIC connections in.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class EmmGateway:
         self._trust = Trust()
         self._pins: dict[UUID, bytes] = {}  # keys that were pinned on first use, and are not in the trust file yet
         self._pins_failed = False
-        self._problem: str | None = None  # with the trust file, as told
+        self._problem: str | None = None  # with the trust file, as it was logged
         self._store = TrustStore(settings.policy)
         self._identity = settle_identity(data, secrets.token_bytes(FRESH_BYTES))
         self._identity_file = IdentityFile(data, at.steady_s)
@@ -220,7 +220,7 @@ class EmmGateway:
     # --- while it runs -------------------------------------------------------------------------------------------
 
     async def _tend(self) -> None:
-        """Keys that changed, a certificate that was renewed, neighbours that are due."""
+        """Handle changed keys, a renewed certificate, and due neighbours."""
         shown = self._certificate() if self._certificate is not None else None
         while True:
             await asyncio.sleep(SECURITY_RELOAD_INTERVAL_S)
@@ -234,7 +234,7 @@ class EmmGateway:
             self._call(at)
 
     async def _write_pins_down(self) -> None:
-        """Keys that were pinned on first use are to be known after a restart (EMM-17)."""
+        """Keys that were pinned on first use have to be known after a restart (EMM-17)."""
         self._pins |= self._store.take_new_pins()
         if not self._pins:
             return
@@ -248,7 +248,7 @@ class EmmGateway:
             self._pins, self._pins_failed = {}, False
 
     def _keep_marks(self, unix_s: float) -> None:
-        """Packets that become events now are not to be taken again after a restart (EMM-19)."""
+        """Packets that become events now must not be accepted again after a restart (EMM-19)."""
         if new := self._seen.take_new():
             try:
                 self._journal.append(new, unix_s)
@@ -300,7 +300,7 @@ class EmmGateway:
         self.inbound.receive(self._sources.arrived(contents, sources, ttls, toses))
 
     def _on_accepted(self, accepted: Accepted) -> None:
-        """EMM's Hellos and heartbeats, which are few, are heard one by one."""
+        """EMM's hellos and heartbeats are few, so they are handled one by one."""
         if accepted.topics[0] not in (HELLO_TOPIC, HEARTBEAT_TOPIC):
             return
         at = _now()
@@ -331,7 +331,7 @@ class EmmGateway:
     # --- QUIC ----------------------------------------------------------------------------------------------------
 
     def _quic_root(self) -> bytes:
-        """What the certificates of others are checked against: a file may be replaced while the gateway runs."""
+        """The certificates against which others are checked: a file may be replaced while the gateway runs."""
         if self._settings.quic_root is not None:
             return read_roots(self._settings.quic_root)
         assert self._certificate is not None, "checked before"
@@ -364,7 +364,7 @@ class EmmGateway:
 
 
 def _tell_defect(task: asyncio.Task[None]) -> None:
-    """Nothing is expected to go wrong there: if it does, it must not pass unseen."""
+    """Nothing should go wrong there: if it does, it must not go unnoticed."""
     if not task.cancelled() and (error := task.exception()) is not None:
         task.get_loop().call_exception_handler({"message": "EMM gateway", "exception": error, "task": task})
 

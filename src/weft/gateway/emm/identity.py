@@ -1,4 +1,4 @@
-"""Who a node is among devices: a node id and an Ed25519 key of its own, made once and kept in ``<data>/emm.json``."""
+"""The identity of a node among devices: a node id and an Ed25519 key, made once and kept in ``<data>/emm.json``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from weft.wire import emm, emm_compact
 
 FILE: Final = "emm.json"
 SEED_BYTES: Final = 32
-FRESH_BYTES: Final = SEED_BYTES + 16  # random ones for a new identity
+FRESH_BYTES: Final = SEED_BYTES + 16  # random bytes for a new identity
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """``next_seed``: of the key that takes over once others have been told of it."""
+    """``next_seed``: of the key that takes over once others know it."""
 
     node_id: UUID
     seed: Secret[bytes]
@@ -35,18 +35,18 @@ class Identity:
 
     @property
     def key_id(self) -> bytes:
-        """What the key is called in packets: the first bytes of its hash."""
+        """How packets name the key: the first bytes of its hash."""
         return emm_compact.fingerprint(self.public_key)
 
     def credentials(self, trust: Trust) -> emm.Credentials:
-        """What to sign EMM packets with: an HMAC key that the trust store has for us, or else our own key."""
+        """What EMM packets are signed with: an HMAC key that the trust store has for us, or else our own key."""
         shared = [each for each in trust.devices if each.node_id == self.node_id and each.kind is KeyKind.HMAC]
         if shared:
             return emm.Credentials(shared[-1].key_id, hmac_key=shared[-1].key.reveal())
         return emm.Credentials(self.key_id, signing_key=emm.SigningKey(self.seed.reveal()))
 
     def signer(self, trust: Trust) -> emm_compact.Signer | None:
-        """What to sign EMM-C packets with; None as long as there is no group key."""
+        """What EMM-C packets are signed with; None while there is no group key."""
         if not trust.groups:
             return None
         return emm_compact.Signer(trust.groups[-1].reveal(), self.seed.reveal())
@@ -63,14 +63,14 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class IdentityFile:
-    """The identity as a running node sees it: its key may be replaced, its node id not."""
+    """The identity as a running node sees it: its key may be replaced, its node id may not."""
 
     def __init__(self, data: Path, now_s: float) -> None:
         self._watched = Watched(data / FILE, lambda found: _parse(found, data / FILE), now_s)
-        self._problem: str | None = None  # as told
+        self._problem: str | None = None  # as it was logged
 
     def current(self, now_s: float, before: Identity, logger: BoundLogger) -> Identity:
-        """``before`` as long as nothing has changed, or cannot be used."""
+        """``before`` as long as nothing has changed, or the file cannot be used."""
         found = self._watched.get(now_s)
         problem = self._watched.problem
         if problem is None and found.node_id != before.node_id:
@@ -82,7 +82,7 @@ class IdentityFile:
 
 
 def settle_identity(data: Path, chance: bytes) -> Identity:
-    """The identity that is kept there, or a new one of these random bytes. StorageError if the file is damaged."""
+    """The identity that is stored there, or a new one from these random bytes. StorageError if the file is damaged."""
     found = read_private(data / FILE)
     if found is None:
         assert len(chance) == FRESH_BYTES, "a node id and a seed"
@@ -97,7 +97,7 @@ def settle_identity(data: Path, chance: bytes) -> Identity:
 
 
 def prepare_next(data: Path, seed: bytes) -> Identity:
-    """Who the node will be with its next key: the one that is prepared already, or else this one. For others to trust
+    """The identity with the node's next key: the one that is prepared already, or else this one. Others can trust it
     before it is used."""
     with alone(data / FILE):
         identity = _parse(read_private(data / FILE), data / FILE)

@@ -1,7 +1,7 @@
-"""From datagrams to the log: what arrives waits in line, is judged in turns, and enters as batches.
+"""From datagrams to the log: they wait in line, are judged in turns, and enter the log as batches.
 
-One turn takes no more than some milliseconds, then the node's other work has its own. What a turn publishes is synced
-with everything else; while too much of it is not yet, the line is not worked on, and when that is full, datagrams are
+One turn takes a few milliseconds at most, then the node's other work has its turn. What a turn publishes is synced with
+everything else. While too much is not synced yet, nothing is taken from the line; when the line is full, datagrams are
 dropped and counted.
 """
 
@@ -34,14 +34,14 @@ from weft.wire.datagram import DatagramProtocol, protocol_of_untrusted
 from weft.wire.reject import BadPacket, Reject
 
 GATEWAY_EMM_TURN_MAX: Final = 2048  # datagrams judged before the node's other work has its turn: 10 to 20 ms
-GATEWAY_EMM_TURN_MIN: Final = 128  # the same if each of them takes long: damaged ones do
-GATEWAY_EMM_TURN_GOAL_S: Final = 0.01  # what a turn should take
+GATEWAY_EMM_TURN_MIN: Final = 128  # the same if each of them takes long, as damaged ones do
+GATEWAY_EMM_TURN_GOAL_S: Final = 0.01  # how long a turn should take
 GATEWAY_EMM_TURN_S: Final = 0.005  # between turns for a few datagrams, which cost a millisecond however few they are
 GATEWAY_EMM_SIGNATURES_AT_ONCE: Final = 384  # Ed25519 checks in one turn: 15 ms on two cores, 30 to 40 ms on one
-GATEWAY_EMM_OWED_BYTES_MAX: Final = 32 * MIB  # published and not yet synced: about a second at 100,000 packets/s
+GATEWAY_EMM_OWED_BYTES_MAX: Final = 32 * MIB  # published and not synced yet: about a second at 100,000 packets/s
 EMM_FIRST: Final = b"\x01"
 MANY: Final = 1024  # datagrams that are worth a turn of their own
-FULL_PAUSE_S: Final = 0.05  # before looking again whether the node has room for more
+FULL_PAUSE_S: Final = 0.05  # before asking again whether the node has room for more
 
 
 @dataclass(slots=True)
@@ -49,13 +49,13 @@ class Figures:
     """Counts since the start; changed in place."""
 
     received: int = 0  # datagrams
-    published: int = 0  # events that the log has
-    refused: int = 0  # events that it would not take: the disk is full, say
+    published: int = 0  # events that are in the log
+    refused: int = 0  # events that it refused, for example because the disk is full
 
 
 class Inbound:
-    """A publisher of the node. ``on_accepted`` sees what was taken: EMM's neighbours are found there. ``on_compact``
-    gets EMM-C packets that were taken: they go on to others. ``keep_marks`` writes down which packets were taken,
+    """A publisher of the node. ``on_accepted`` gets accepted packets, and finds EMM's neighbours in them.
+    ``on_compact`` gets accepted EMM-C packets, which are sent on. ``keep_marks`` records which packets were accepted,
     before their events are published (SEC-07)."""
 
     def __init__(
@@ -83,17 +83,17 @@ class Inbound:
         self._on_compact = on_compact
         self._loop = asyncio.get_running_loop()
         self._turn: asyncio.TimerHandle | None = None
-        self._turn_s = 0.0  # when it is due
+        self._turn_s = 0.0  # when the next turn is due
         self._at_once = GATEWAY_EMM_TURN_MIN  # datagrams in the next turn
         self._working = False
-        self._done_s = 0.0  # when the last one ended
+        self._done_s = 0.0  # when the last turn ended
         self._numbers = count(1)
         self._owed: dict[int, tuple[int, int]] = {}  # request -> bytes and events of its batch
         self._holding = mesh.held.holding("the EMM gateway", Use.PUBLISH)
         self._over = False
 
     def start(self) -> None:
-        """Raise Busy or ShuttingDown if the node takes no more publishers."""
+        """Raise Busy or ShuttingDown if the node accepts no more publishers."""
         self._mesh.join(self)
 
     def close(self) -> None:
@@ -110,7 +110,8 @@ class Inbound:
             self._wake()
 
     def _wake(self) -> None:
-        """See to it that there is a turn: at once if the last one was a while ago, much waits, or something urgent."""
+        """Make sure that there is a turn: at once if the last one was a while ago, much waits, or something is
+        urgent."""
         if self._over or self._working or not (self.line or self.signatures):
             return
         due_s = self._done_s + (FULL_PAUSE_S if self._is_full() else self._pause_s())
@@ -189,7 +190,7 @@ class Inbound:
             self._mesh.publish(self, request, topic, 0, batch, 0)
 
     def _checked(self, request: int, topic: Topic, batch: Batch, broken: Mapping[int, SchemaBroken]) -> None:
-        """What breaks the schema of the topic is lost, and counted; the rest goes on."""
+        """Events that break the schema of their topic are lost, and counted; the rest goes on."""
         if request not in self._owed:
             return  # the gateway was closed meanwhile
         if broken:
@@ -210,7 +211,7 @@ class Inbound:
         self._wake()
 
     def refused(self, request: int, error: WeftError) -> None:
-        """Datagrams cannot be sent back: what the log does not take is lost, and counted."""
+        """Datagrams cannot be sent back: what the log refuses is lost, and counted."""
         self._mesh.count_refusal(error)
         self.figures.refused += self._settle(request)
         self._wake()

@@ -1,4 +1,5 @@
-"""EMM datagrams of a gateway: judged by ``wire.emm``, in columns or, if they are few, one by one; then made events.
+"""EMM datagrams of a gateway: judged by ``wire.emm``, in columns or, if they are few, one by one; then turned into
+events.
 
 Columns cost a millisecond however few rows they have.
 """
@@ -20,12 +21,12 @@ from weft.wire.emm.seal import KeyFinder, no_keys
 from weft.wire.reject import BadPacket
 from weft.wire.seen import Seen
 
-FEW_MAX: Final = 48  # up to so many, one by one is quicker
+FEW_MAX: Final = 48  # up to this many, one by one is faster
 
 
 class EmmJudge:
-    """``sort_out`` settles everything but signatures, which cost fifty times as much as all the rest: ``verify`` does
-    those, as many at a time as its caller has time for."""
+    """``sort_out`` decides everything except signatures, which cost fifty times as much as the rest: ``verify`` checks
+    those, as many at a time as its caller allows."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class EmmJudge:
         self._many.trust_changed()
 
     def sort_out(self, arrived: Sequence[Arrived], unix_s: float) -> Judged:
-        """What is to be thought of each datagram; raise nothing, whatever the bytes."""
+        """Judge each datagram; raise nothing, whatever the bytes."""
         if len(arrived) <= self._few_max:
             return self._one_by_one(arrived, unix_s, self._few.sift)
         return self._in_columns(arrived, unix_s, self._many.sift)

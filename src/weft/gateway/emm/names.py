@@ -1,7 +1,7 @@
 """Which event names a device may use (SEC-03): the patterns that the trust store has for it.
 
-A device without patterns may use every name. What only a group key proves (EMM-C's notifications) is asked nothing: it
-comes from no device in particular, and has no names but ``notification.<priority>``.
+A device without patterns may use every name. What only a group key proves (EMM-C's notifications) is not checked: it
+comes from no particular device, and its only names are ``notification.<priority>``.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from weft.wire.emm.judge_columns import JudgedRows
 from weft.wire.emm_compact import Command, FieldType, find
 from weft.wire.reject import BadPacket, Reject
 
-ANSWERS_KEPT_MAX: Final = 10_000  # by sender and name: the same ones come again. About 2 MiB
+ANSWERS_KEPT_MAX: Final = 10_000  # by sender and name, because the same ones come again. About 2 MiB
 
-# By node id, and by the fingerprint that EMM-C may name a key by. Each of the lists has to have a pattern that fits:
-# several devices may share a key.
+# By node id, and by the fingerprint by which EMM-C may name a key. Each of the lists has to have a matching pattern,
+# because several devices may share a key.
 NamesBySender = Mapping[bytes, Sequence[tuple[Pattern, ...]]]
 
 
@@ -34,7 +34,7 @@ class NameRights:
         self._answers: dict[tuple[bytes, str], bool] = {}
 
     def use(self, names: NamesBySender) -> None:
-        """These from now on."""
+        """Use these from now on."""
         self._names = names
         self._answers.clear()
 
@@ -57,7 +57,7 @@ class NameRights:
             self._check(packet.node_id.bytes, packet.event_name or "")
 
     def check_command(self, name: str, command: Command) -> None:
-        """``name``: of the event that the command becomes. The sender is who the signature was checked for."""
+        """``name``: of the event that the command becomes. The sender is the one whose signature was checked."""
         node_id = find(command.more, FieldType.NODE_ID)
         sender = find(command.more, FieldType.NODE_FINGERPRINT) if node_id is None else node_id
         if sender is not None:
@@ -68,8 +68,8 @@ class NameRights:
             raise BadPacket(Reject.NAME, "the device may not use this name", sender=sender.hex(), name=name)
 
     def refuse(self, rows: JudgedRows) -> None:
-        """``check`` of all rows that are accepted. Their seals are open."""
-        if not self._names:  # as with most gateways
+        """Do ``check`` for all accepted rows. Their seals are open."""
+        if not self._names:  # as in most gateways
             return
         is_event = rows.columns.column("event_type").to_numpy(zero_copy_only=False) == EventType.EVENT
         chosen = np.flatnonzero(rows.accepted & is_event & rows.has("node_id"))

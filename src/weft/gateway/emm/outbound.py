@@ -1,7 +1,7 @@
-"""From the log to datagrams: events of chosen topics, packed, signed and sent, no faster than the pace allows.
+"""From the log to datagrams: events of chosen topics are packed, signed and sent, no faster than the pace allows.
 
-Datagrams promise nothing, so neither does this: it begins with what is published from now on, and what cannot be sent
-is counted and passed over. The node delivers no more than the credit it was given, so little waits here.
+Datagrams promise nothing, and neither does this: it begins with events published from now on, and counts and skips what
+cannot be sent. The node delivers no more than its credit allows, so little waits here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from weft.wire.quic import is_quic
 from weft.wire.udp import Address
 
 GATEWAY_EMM_CREDIT_BYTES: Final = 1 * MIB  # of events on their way out to datagrams
-EVENTS_AT_ONCE: Final = 64  # packed before others have their turn: some milliseconds
+EVENTS_AT_ONCE: Final = 64  # packed before others have their turn: a few milliseconds
 RETRY_S: Final = 1.0  # after the node ended a subscription
 
 Send = Callable[[Packed, Address], bool]
@@ -39,15 +39,16 @@ class OutFigures:
     """Counts since the start; changed in place."""
 
     sent: int = 0  # datagrams
-    unsent: int = 0  # datagrams that the socket had no room or no way for
+    unsent: int = 0  # datagrams for which the socket had no room or no route
     no_quic: int = 0  # datagrams that had to go by QUIC, and nobody was connected
-    unfit: int = 0  # events that do not fit a packet, or have no key to be signed with
-    echoes: int = 0  # events that came as datagrams, and therefore do not go out
+    unfit: int = 0  # events that do not fit a packet, or that no key can sign
+    echoes: int = 0  # events that came as datagrams, so they do not go out
 
 
 class Outbound:
-    """All rules, one subscription each. ``targets`` says where events of a rule go at the moment: those that are not
-    connected by QUIC are left out. What one rule wants to go by QUIC alone, no other rule sends in the clear."""
+    """All rules, with one subscription each. ``targets`` says where events of a rule go at the moment, without targets
+    that should use QUIC and are not connected. If one rule demands QUIC for a topic, no other rule sends its events
+    unencrypted."""
 
     def __init__(
         self,
@@ -71,13 +72,13 @@ class Outbound:
         self._feeds = [_Feed(self, out) for out in rules]
         self._secret = [out.pattern for out in rules if out.quic]
         self._lanes = (_Lane(), _Lane())  # urgent events, and others
-        self._ready: deque[tuple[Packed, Address]] = deque()  # of the event that is worked on
+        self._ready: deque[tuple[Packed, Address]] = deque()  # of the event in progress
         self._work: asyncio.Handle | None = None
         self._told = ""  # what was logged last
         self._loop = asyncio.get_running_loop()
 
     def start(self) -> None:
-        """Raise Busy or ShuttingDown if the node takes no more subscribers."""
+        """Raise Busy or ShuttingDown if the node accepts no more subscribers."""
         for feed in self._feeds:
             feed.open(self._mesh)
 
@@ -120,7 +121,7 @@ class Outbound:
         return None
 
     def _take_apart(self, lane: _Lane, feed: _Feed, delivered: Delivered) -> None:
-        """The events of a batch that go out; what it took is given back as credit."""
+        """The events of a batch that go out; the credit that the batch used is given back."""
         events = Batch.read_stored(delivered.data).events_from(delivered.first_offset)
         fresh = [event for event in events if not came_as_datagram(event)]
         self.figures.echoes += len(events) - len(fresh)
@@ -148,7 +149,7 @@ class Outbound:
         self.figures.unsent += not taken
 
     def _tell(self, topic: Topic, error: UsageError) -> None:
-        """Once for each kind of mistake in a row: the next ten thousand events have the same."""
+        """Log each kind of mistake once in a row: the next ten thousand events have the same."""
         if error.what != self._told:
             self._told = error.what
             self._logger.warning("emm_event_unfit", topic=topic, reason=str(error))
@@ -159,10 +160,10 @@ class Outbound:
 
 @dataclass(slots=True)
 class _Lane:
-    """What waits to go out; little, because the credit of subscriptions is."""
+    """What waits to go out. It is little, because the subscriptions' credit is small."""
 
     waiting: deque[tuple[_Feed, Delivered]] = field(default_factory=deque)
-    events: deque[tuple[Out, Topic, Event]] = field(default_factory=deque)  # of the batch that is worked on
+    events: deque[tuple[Out, Topic, Event]] = field(default_factory=deque)  # of the batch in progress
 
 
 class _Feed:
@@ -218,7 +219,7 @@ class _Feed:
         raise AssertionError("no group was asked for")
 
     def ended(self, error: WeftError) -> None:
-        """The node gave up, because events were lost, say: begin again with what is new."""
+        """The node gave up, for example because events were lost: begin again with new ones."""
         self._number = None
         self._let_go()
         if self._mesh is not None and not isinstance(error, ShuttingDown):

@@ -22,12 +22,12 @@ US_PER_S = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A datagram and what belongs into the IP header around it."""
+    """A datagram, and what belongs into the IP header around it."""
 
     data: bytes
     tos: int
     urgent: bool
-    compact: emm_compact.Packet | None = None  # of EMM-C: it goes to neighbours as their own pace has it
+    compact: emm_compact.Packet | None = None  # of EMM-C: it goes to neighbours at their own pace
 
 
 SealCompact = Callable[[Notification, bool, float], emm_compact.Packet]
@@ -59,7 +59,7 @@ class Packer:
         self._seal_compact = seal_compact
 
     def pack(self, topic: Topic, event: Event, out: Out, unix_s: float) -> Packed:
-        """UsageError if it does not fit a packet, or there is no key to sign it with."""
+        """Raise UsageError if it does not fit a packet, or there is no key to sign it with."""
         match out.protocol:
             case DatagramProtocol.EMM:
                 return self._emm(topic, event, out, unix_s)
@@ -67,7 +67,8 @@ class Packer:
                 return self._compact(topic, event, out, unix_s)
 
     def _emm(self, topic: Topic, event: Event, out: Out, unix_s: float) -> Packed:
-        """Named as its topic. Created when the event was, signed now: that is what its freshness is judged by."""
+        """Its name is its topic. It was created when the event was, and is signed now: its freshness is judged by
+        that."""
         created_s = min(max(event.timestamp_us // US_PER_S, 0), int(unix_s))
         number = self._chance(MESSAGE_ID_BITS)
         draft = emm.draft_event(number, created_s, topic, event.payload, node_id=self._node_id)
@@ -83,7 +84,7 @@ class Packer:
         return Packed(data, 0, out.urgent)
 
     def _compact(self, topic: Topic, event: Event, out: Out, unix_s: float) -> Packed:
-        """EMM-C has no names: the payload is all that goes."""
+        """EMM-C has no names: only the payload is sent."""
         if rule_for(self._seal, topic) is not None:
             raise UsageError(f"events on {topic} must be encrypted, and EMM-C has no encryption")
         packet = self._seal_compact(Notification(out.priority, Format.BINARY, event.payload), out.urgent, unix_s)
@@ -92,5 +93,5 @@ class Packer:
 
 
 def came_as_datagram(event: Event) -> bool:
-    """Those never go out again, or two gateways would send one event back and forth for ever."""
+    """Such events never go out again, or two gateways would send one event back and forth for ever."""
     return event.headers is not None and Header.PROTOCOL in event.headers

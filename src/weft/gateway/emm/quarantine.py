@@ -1,4 +1,4 @@
-"""Refused packets as events, so that somebody can look at them, and no more of them than that takes."""
+"""Refused packets as events, so that somebody can look at them; no more of them than that takes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from weft.limits import KIB, QUARANTINE_PER_S
 from weft.wire.reject import Reject
 
 QUARANTINE_BURST: Final = 1000
-QUARANTINE_BATCH_MAX: Final = 256  # datagrams that are kept of one turn: about a millisecond
-QUARANTINE_BATCH_BYTES_MAX: Final = 256 * KIB  # and their bytes: datagrams may be large, and a batch has 16 MiB at most
+QUARANTINE_BATCH_MAX: Final = 256  # datagrams kept of one turn: about a millisecond
+QUARANTINE_BATCH_BYTES_MAX: Final = 256 * KIB  # and their size: datagrams may be large, and a batch has 16 MiB at most
 
 
 class Quarantine:
-    """Counts everything that is refused, and lets as much of it through as may be kept."""
+    """Counts everything that is refused, and lets through as much as may be kept."""
 
     def __init__(self, now_s: float, *, per_s: float = QUARANTINE_PER_S, burst: int = QUARANTINE_BURST) -> None:
         self.rejected: Counter[Reject] = Counter()
@@ -28,7 +28,7 @@ class Quarantine:
         self._counted_s = now_s
 
     def take(self, rejected: Sequence[Rejected], now_s: float) -> Sequence[Rejected]:
-        """Those to keep, as one batch: the first ones."""
+        """The first ones, to be kept as one batch."""
         self.rejected.update(each.reason for each in rejected)
         self._tokens = min(self._burst, self._tokens + max(now_s - self._counted_s, 0.0) * self._per_s)
         self._counted_s = now_s
@@ -39,6 +39,6 @@ class Quarantine:
 
 
 def _first(rejected: Sequence[Rejected]) -> Sequence[Rejected]:
-    """As many as their bytes allow."""
+    """As many as the bound in bytes allows."""
     sizes = accumulate(len(each.data) for each in rejected)
     return rejected[: sum(size <= QUARANTINE_BATCH_BYTES_MAX for size in sizes)]

@@ -1,7 +1,7 @@
-"""The EMM nodes that a gateway is in touch with: those that said Hello. Pure. (EMM-C's are in ``compact_node``.)
+"""The EMM nodes with which a gateway is in touch: those that said Hello. Pure. (EMM-C's are in ``compact_node``.)
 
-A gateway answers them and keeps up its heartbeats, so that devices find it, and so that events can go out to whoever is
-there. It sends no EMM events on from one device to another: that way leads through the mesh.
+A gateway answers them and sends heartbeats, so that devices find it, and so that events can go out to all neighbours.
+It does not pass EMM events from one device to another: they go through the mesh.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Relations:
         self._neighbours = Neighbours(identity.node_id, at.steady_s, heartbeat_interval_s=heartbeat_interval_s)
 
     def sign_with(self, identity: Identity, trust: Trust) -> None:
-        """Keys of the node, or of the trust store, that changed."""
+        """The keys of the node or the trust store have changed."""
         self._credentials = identity.credentials(trust)
 
     def seek(self, address: Address, at: Instant) -> None:
@@ -58,11 +58,11 @@ class Relations:
             self._neighbours.heartbeat(node_id, source, at.steady_s)
 
     def gone(self, address: Address) -> None:
-        """A QUIC connection ended, so nobody can be reached there."""
+        """A QUIC connection ended, so that address is out of reach."""
         self._neighbours.gone(address)
 
     def targets(self) -> list[Address]:
-        """Everybody who is there."""
+        """All neighbours."""
         return self._neighbours.others(None)
 
     def datagrams_to_send(self, at: Instant) -> list[Outgoing]:

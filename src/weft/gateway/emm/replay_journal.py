@@ -1,12 +1,12 @@
-"""Which packets were taken lately, on disk: a gateway that was restarted takes none of them again (EMM-19, SEC-07).
+"""Recently accepted packets, on disk: a restarted gateway accepts none of them again (EMM-19, SEC-07).
 
-``seen.Seen`` keeps 64 bits of each taken packet. They are written here before the packet's event is published, so a
-node that was killed knows every packet that is in its log. They are synced once a second and not for each packet:
-after a power cut, packets of the last seconds before it could be taken a second time.
+``seen.Seen`` keeps 64 bits of each accepted packet. They are written here before the packet's event is published, so a
+node that was killed knows every packet that is in its log. They are synced once a second and not for each packet: after
+a power cut, packets of the last seconds before it could be accepted a second time.
 
-Two files take turns, ``<data>/emm-replays.0`` and ``.1``. When one is full, or older than any packet could be, the
-other one is emptied and written to. Cost: 8 bytes for each packet and 16 for each turn, 32 MiB at most; one write a
-turn, which takes 3 microseconds for one packet and 60 for two thousand.
+Two files take turns, ``<data>/emm-replays.0`` and ``.1``. When one is full, or older than any valid packet, the other
+one is emptied and used. Cost: 8 bytes for each packet and 16 for each turn, 32 MiB at most; one write per turn, which
+takes 3 microseconds for one packet and 60 for two thousand.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from weft.wire.seen import SALT_BYTES, Seen
 
 NAMES: Final = ("emm-replays.0", "emm-replays.1")
 FILE_BYTES_MAX: Final = 16 * MIB  # two million packets: as many as ``Seen`` keeps
-LIFETIME_S: Final = REPLAY_WINDOW_S + CLOCK_SKEW_S_MAX  # after that a packet is too old to be taken, seen or not
+LIFETIME_S: Final = REPLAY_WINDOW_S + CLOCK_SKEW_S_MAX  # after that, a packet is too old to be accepted in any case
 HASH_BYTES: Final = 8
 
-# magic:8s salt:24s   (the salt of the hashes: the same in both files)
+# magic:8s salt:24s (the salt of the hashes: the same in both files)
 MAGIC: Final = b"weftemm1"
 HEADER: Final = struct.Struct(f"<8s{SALT_BYTES}s")
-# unix_s:f64 count:u32 crc:u32, then count hashes of 64 bits. The CRC-32C is of all else in the block.
+# unix_s:f64 count:u32 crc:u32, then count hashes of 64 bits. The CRC-32C covers everything else in the block.
 BLOCK: Final = struct.Struct("<dII")
 BLOCK_START: Final = struct.Struct("<dI")
 
@@ -56,7 +56,7 @@ class ReplayJournal:
         self._current = max(self._files, key=lambda each: each.last_s)
 
     def restore(self, seen: Seen, unix_s: float) -> int:
-        """Tell ``seen`` what was taken before; how many packets that is."""
+        """Tell ``seen`` what was accepted before; return how many packets that is."""
         count = 0
         for file in sorted(self._files, key=lambda each: each.last_s):
             for at_s, hashes in file.blocks():
@@ -66,7 +66,7 @@ class ReplayJournal:
         return count
 
     def append(self, hashes: Sequence[int], unix_s: float) -> None:
-        """Write before anything is done because of these packets."""
+        """Write this before anything is done because of these packets."""
         current = self._current
         if current.size >= FILE_BYTES_MAX or unix_s - current.begun_s > LIFETIME_S:
             self._current = current = next(each for each in self._files if each is not current)
@@ -74,7 +74,7 @@ class ReplayJournal:
         current.append(hashes, unix_s)
 
     def sync(self) -> None:
-        """Let what is written outlive a power cut; takes milliseconds, and is for a thread of its own."""
+        """Make what is written survive a power cut. This takes milliseconds, so call it in a thread of its own."""
         for each in self._files:
             each.sync()
 
@@ -84,7 +84,7 @@ class ReplayJournal:
 
 
 class _File:
-    """One of the two. What is damaged at its end, by a power cut say, is cut off when it is opened."""
+    """One of the two. A damaged end, for example after a power cut, is cut off when the file is opened."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -111,7 +111,7 @@ class _File:
             raise self._trouble("read", error) from None
 
     def start(self, salt: bytes, unix_s: float) -> None:
-        """Begin again with nothing in it."""
+        """Empty the file and begin again."""
         try:
             os.ftruncate(self._descriptor, 0)
         except OSError as error:
@@ -127,7 +127,7 @@ class _File:
         self.last_s = unix_s
 
     def _write(self, data: bytes) -> None:
-        """Whole or not at all: the next block is written over half a one."""
+        """All or nothing: the next block is written over half a one."""
         try:
             written = os.pwrite(self._descriptor, data, self.size)
         except OSError as error:
@@ -153,7 +153,7 @@ class _File:
 
 
 def blocks_untrusted(content: bytes) -> Iterator[tuple[float, list[int]]]:
-    """The blocks up to the first that is cut off or damaged; raise nothing, whatever the bytes."""
+    """Yield the blocks up to the first that is cut off or damaged; raise nothing, whatever the bytes."""
     at = HEADER.size
     while at + BLOCK.size <= len(content):
         unix_s, count, checked = BLOCK.unpack_from(content, at)

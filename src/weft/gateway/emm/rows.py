@@ -1,4 +1,4 @@
-"""The form that judged packets of either header format have before they become mesh events, and columns of text."""
+"""Judged packets of either header format before they become mesh events, and columns of text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from weft.wire.udp import TTL_DEFAULT
 class Header(StrEnum):
     """Headers of mesh events that came as datagrams. Consumers read them: append, never rename."""
 
-    PROTOCOL = "emm-protocol"  # emm or emm-c; whoever has it never goes out as a datagram again
+    PROTOCOL = "emm-protocol"  # emm or emm-c; events with this header never go out as datagrams again
     NODE_ID = "emm-node-id"
     KEY_ID = "emm-key-id"
     MESSAGE_ID = "emm-message-id"
@@ -29,13 +29,13 @@ class Header(StrEnum):
     SOURCE = "emm-source"
     VALUE = "emm-value"  # what the payload was in the packet: string, integer, float, binary, json, values, datagram
     REASON = "emm-reject"  # in the quarantine: why
-    EVENT = "emm-event"  # the event's name, where the topic cannot say it
+    EVENT = "emm-event"  # the event's name, if the topic cannot express it
     TRACE_ID = "emm-trace-id"  # of EMM-C commands
-    TRACEPARENT = TRACEPARENT  # the same for the mesh, and what a trace that begins here is carried in
+    TRACEPARENT = TRACEPARENT  # the same for the mesh; it also carries a trace that begins here
 
 
 class Arrived(NamedTuple):
-    """A datagram, where it came from, as text, and what the IP header said. A tuple: there are 100,000 of them a
+    """A datagram, its source as text, and the marks in its IP header. It is a tuple because there are 100,000 of them a
     second."""
 
     data: bytes
@@ -45,7 +45,7 @@ class Arrived(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """A datagram that is not taken. A tuple for the same reason."""
+    """A refused datagram. It is a tuple for the same reason."""
 
     data: bytes
     source: str
@@ -54,8 +54,8 @@ class Rejected(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Packets that become events, as columns of equal length. ``codes`` are places in ``topics``; a header is null
-    where an event lacks it."""
+    """Packets that become events, as columns of equal length. ``codes`` are indexes into ``topics``; a header is null
+    if an event lacks it."""
 
     topics: Sequence[Topic]
     codes: npt.NDArray[np.int32]
@@ -70,8 +70,8 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What became of some datagrams. ``waiting``: all is well with them but a signature is still to be checked.
-    ``compact``: the EMM-C packets that were taken, for those that they go on to."""
+    """What became of some datagrams. ``waiting``: they are valid, except that a signature still has to be checked.
+    ``compact``: the accepted EMM-C packets, to be sent on."""
 
     accepted: tuple[Accepted, ...] = ()
     rejected: tuple[Rejected, ...] = ()
@@ -80,7 +80,7 @@ class Judged:
 
 
 def rejected(arrived: Sequence[Arrived], codes: npt.NDArray[np.int8]) -> tuple[Rejected, ...]:
-    """The rows with a code of a judge, and what it means."""
+    """The rows with a code of a judge, and its meaning."""
     rows = np.flatnonzero(codes != OK).tolist()
     return tuple(Rejected(arrived[row].data, arrived[row].source, REASONS[codes[row]]) for row in rows)
 
@@ -93,7 +93,7 @@ def same_text(text: str, count: int) -> pa.StringArray:
 
 
 def headers_column(headers: Mapping[Header, pa.StringArray]) -> pa.MapArray:
-    """One map per row of the headers it has."""
+    """For each row a map of the headers it has."""
     columns = list(headers.values())
     count, width = len(columns[0]), len(columns)
     present = np.ones((count, width), np.bool_)

@@ -1,4 +1,4 @@
-"""What can be set about the gateway; ``weft.node.config.emm`` documents each for users."""
+"""The gateway's settings; ``weft.node.config.emm`` documents each for users."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HostAndPort = tuple[str, int]
 
 
 class Target(NamedTuple):
-    """Whom to send to: by UDP, or over a QUIC connection that the gateway makes and keeps."""
+    """Where to send to: by UDP, or over a QUIC connection that the gateway makes and keeps."""
 
     host: str
     port: int
@@ -52,7 +52,7 @@ class Out:
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """Listens where an address is given. ``quic_root`` has the certificates that others are checked against over QUIC;
+    """Listens if an address is given. ``quic_root`` has the certificates against which others are checked over QUIC;
     None: the root of the node's own mesh."""
 
     udp: HostAndPort | None = None
@@ -73,6 +73,6 @@ class GatewaySettings:
     heartbeat_interval_s: float = DATAGRAM_HEARTBEAT_INTERVAL_S
 
     def dialled(self) -> frozenset[Target]:
-        """Whom the gateway connects to by QUIC."""
+        """The targets to which the gateway connects by QUIC."""
         wanted = (*self.join, *self.compact_join, *(target for out in self.out for target in out.targets))
         return frozenset(each for each in wanted if each.quic)

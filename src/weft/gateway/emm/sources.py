@@ -1,4 +1,4 @@
-"""Addresses as text, which is what events carry, and back, which is what sockets take."""
+"""Addresses as text, as events carry them, and back, as sockets take them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from weft.gateway.emm.rows import Arrived
 from weft.transport.quic import show_any
 from weft.wire.udp import Address
 
-GATEWAY_EMM_SOURCES_MAX: Final = 10_000  # senders whose signatures were good lately; oldest go first
+GATEWAY_EMM_SOURCES_MAX: Final = 10_000  # senders with valid signatures lately; the oldest go first
 
 
 new_tuple: Final = tuple.__new__
 
 
 class Sources:
-    """Remembers both ways; who has not been heard for long may be forgotten."""
+    """Remembers both ways; an address that was silent for long may be forgotten."""
 
     def __init__(self, sources_max: int = GATEWAY_EMM_SOURCES_MAX) -> None:
         self._sources_max = sources_max
@@ -36,7 +36,7 @@ class Sources:
         return self._addresses.get(text)
 
     def _text(self, address: Address) -> str:
-        if len(self._texts) >= self._sources_max:  # all at once: a look at each would cost more than it saves
+        if len(self._texts) >= self._sources_max:  # all at once: looking at each would cost more than it saves
             self._texts.clear()
             self._addresses.clear()
         text = self._texts[address] = show_any(address)

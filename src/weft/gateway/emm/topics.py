@@ -1,4 +1,4 @@
-"""Which topic an event goes to: the configured rules, and what becomes of names that cannot be topics."""
+"""The topic of an event: the configured rules, and what becomes of names that cannot be topics."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from weft.limits import TOPIC_BYTES_MAX
 from weft.model import Pattern, Topic, matches, parse_topic
 from weft.model.topic import BadTopic
 
-GATEWAY_EMM_TOPICS_MAX: Final = 10_000  # event names that get a topic of their own; further ones share one
+GATEWAY_EMM_TOPICS_MAX: Final = 10_000  # event names that get a topic of their own; all others share one
 EVENT: Final = "{event}"  # in a rule's topic: stands for the name
 PREFIX: Final = "emm."
 HELLO_TOPIC: Final = parse_topic("weft.emm.hello")
 HEARTBEAT_TOPIC: Final = parse_topic("weft.emm.heartbeat")
 QUARANTINE_TOPIC: Final = parse_topic("weft.quarantine.emm")
-OTHER: Final = "other"  # what names past the limit are called
+OTHER: Final = "other"  # the name that stands for names beyond the limit
 _SUBSTITUTE: Final = "_"
 
 
@@ -41,17 +41,17 @@ class TopicRule:
 
 
 class Place(NamedTuple):
-    """A topic, and whether the name can be read off it."""
+    """A topic, and whether it shows the name."""
 
     topic: Topic
     tells: bool
 
 
 class TopicMap:
-    """From names of events to topics, remembered. The first rule that matches counts; without one it is ``prefix``.
+    """From names of events to topics, cached. The first rule that matches counts; without one it is ``prefix``.
 
-    Whoever may send events could invent names without end, and a topic is for ever: past ``topics_max`` names, new
-    ones go where the name ``other`` goes, and their event says its name in a header.
+    Senders could invent names without end, and a topic lasts for ever: beyond ``topics_max`` names, new ones go where
+    the name ``other`` goes, and their events carry the name in a header.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class TopicMap:
         return Place(topic, fit == name and topic.endswith(name))
 
     def _topic(self, fit: str) -> Topic:
-        """A name that fits a topic, with what stands around it; cut if both together are too long."""
+        """The topic for a valid name, with what stands around it; cut if both together are too long."""
         for rule in self._rules:
             if matches(rule.event, Topic(fit)):
                 return _within(rule.topic, fit)
@@ -86,7 +86,7 @@ class TopicMap:
 
 
 def topic_name(name: str) -> str:
-    """The name with everything replaced that a topic may not have: ``line 1/temp`` is ``line_1/temp``."""
+    """The name with everything replaced that a topic must not have: ``line 1/temp`` becomes ``line_1/temp``."""
     try:
         return parse_topic(name)
     except BadTopic:
@@ -99,7 +99,7 @@ def _fit(character: str) -> str:
 
 
 def _within(template: str, fit: str) -> Topic:
-    """A name that comes first could be that of one of the mesh's own topics: then it gets the prefix after all."""
+    """A name at the beginning could be that of one of the mesh's own topics: then it gets the prefix after all."""
     if is_own(Topic(template.replace(EVENT, fit))):
         template = f"{PREFIX}{template}"
     room = TOPIC_BYTES_MAX - len(template.replace(EVENT, "").encode())
@@ -107,7 +107,7 @@ def _within(template: str, fit: str) -> Topic:
 
 
 def _cut(text: str, bytes_max: int) -> str:
-    """No longer than that, and no token left empty at the end."""
+    """Cut to this length, leaving no empty token at the end."""
     if len(text.encode()) <= bytes_max:
         return text
     return text.encode()[:bytes_max].decode(errors="ignore").rstrip(".") or _SUBSTITUTE

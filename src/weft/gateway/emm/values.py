@@ -1,7 +1,7 @@
-"""What an EMM event's data fields are as the payload of a mesh event.
+"""How the data fields of an EMM event become the payload of a mesh event.
 
-The event's name is in the topic. What is left is mostly one value, and that is the payload: text and JSON as UTF-8,
-numbers as decimal text, binary as it is. Several values are a JSON array, binary ones among them in base64.
+The event's name is in the topic. The rest is mostly one value, and that becomes the payload: text and JSON as UTF-8,
+numbers as decimal text, binary as it is. Several values become a JSON array, with binary ones in base64.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ _EMPTY: Final = pa.scalar(b"", pa.binary())
 
 
 def simple_rows(rows: pa.RecordBatch) -> Mask:
-    """Events whose columns say it all: a name and at most one value, not sealed. The others need the packet itself."""
+    """Events that their columns describe completely: a name and at most one value, not sealed. Others need the packet
+    itself."""
     others = rows.column("value_count").to_numpy(zero_copy_only=False) - 1
     for name in _COLUMNS:
         others = others - _valid(rows.column(name))
@@ -58,7 +59,7 @@ def simple_rows(rows: pa.RecordBatch) -> Mask:
 
 
 def simple_payloads(rows: pa.RecordBatch) -> tuple[pa.BinaryArray, pa.StringArray]:
-    """Payloads and kinds of simple rows; of other rows they mean nothing."""
+    """Payloads and kinds of simple rows; for other rows they mean nothing."""
     kinds = np.full(len(rows), _KINDS.index(ValueKind.NONE), np.int8)
     found = []
     for name, kind in _COLUMNS.items():
@@ -71,7 +72,7 @@ def simple_payloads(rows: pa.RecordBatch) -> tuple[pa.BinaryArray, pa.StringArra
 
 
 def payload_of(packet: Packet) -> tuple[bytes, ValueKind]:
-    """The definition, for one packet that is open."""
+    """The definition, for one packet whose seal is open."""
     named = next((place for place, (kind, _) in enumerate(packet.values) if kind == Field.STRING), -1)
     values = [value for place, (_, value) in enumerate(packet.values) if place != named]
     match values:

@@ -1,6 +1,6 @@
-"""What waits for its turn in a gateway: datagrams to be sorted out, and packets whose signature is to be checked.
+"""What waits for its turn in a gateway: datagrams to be sorted out, and packets whose signatures have to be checked.
 
-Both are bounded, and what comes last is dropped when there is no room.
+Both are bounded; when there is no room, the newest are dropped.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from weft.gateway.emm.sources import GATEWAY_EMM_SOURCES_MAX
 from weft.limits import EMM_PACKET_BYTES_MAX
 from weft.wire.datagram import is_urgent_untrusted
 
-EMM_INTAKE_MAX: Final = 65_536  # datagrams waiting to be verified, 36 MB at most: under a second of work
-GATEWAY_EMM_SIGNATURES_MAX: Final = 16_384  # packets waiting for theirs, of known senders and of others each: a second
-STRANGERS_SHARE: Final = 4  # of signature checks, one in so many is for senders that nobody knows yet
+EMM_INTAKE_MAX: Final = 65_536  # datagrams waiting to be judged, at most 36 MB: under a second of work
+GATEWAY_EMM_SIGNATURES_MAX: Final = 16_384  # packets waiting, for known senders and for others each: a second of work
+STRANGERS_SHARE: Final = 4  # one signature check in so many is for unknown senders
 
 
 def intake_max(packet_bytes_max: int, datagrams_max: int = EMM_INTAKE_MAX) -> int:
-    """How many datagrams of that size may wait, so that the bytes stay the same."""
+    """How many datagrams of that size may wait, so that the size in bytes stays the same."""
     return max(min(datagrams_max, datagrams_max * EMM_PACKET_BYTES_MAX // packet_bytes_max), 1)
 
 
 class Line:
-    """Datagrams in the order in which they came, urgent ones before the others (EMM-29)."""
+    """Datagrams in the order in which they came, urgent ones first (EMM-29)."""
 
     def __init__(self, datagrams_max: int = EMM_INTAKE_MAX) -> None:
         self.dropped = 0
@@ -42,7 +42,8 @@ class Line:
         return bool(self._urgent)
 
     def has_room(self) -> bool:
-        """For a good deal more. What the line cannot take the system keeps, and drops at no cost to the node."""
+        """Whether there is plenty of room. What the line cannot take stays in the system's buffer, which drops it at no
+        cost to the node."""
         return len(self) <= self._datagrams_max // 2
 
     def put(self, arrived: Sequence[Arrived]) -> None:
@@ -61,11 +62,11 @@ class Line:
 
 
 class Signatures:
-    """Packets that wait for the check of their signature, of senders that have passed one lately and of others.
+    """Packets that wait for their signature checks, of senders that have recently passed one and of others.
 
-    A forgery costs as much as a good packet, and there may be a hundred times as many of them. Those whose source has
-    shown good signatures come first, so forgeries from elsewhere are checked only with what time is left; a share is
-    theirs in any case, or nobody new would ever be heard. A source whose signature fails is one of the others again.
+    A forgery costs as much as a valid packet, and there may be a hundred times as many of them. Packets from sources
+    with valid signatures come first, so forgeries from elsewhere get only the time that is left. They get a share in
+    any case, or no new sender would ever be heard. A source whose signature fails is one of the others again.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Signatures:
         self._known = Line(packets_max)
         self._others = Line(packets_max)
         self._sources_max = sources_max
-        self._good: OrderedDict[str, None] = OrderedDict()  # sources, the one that passed last at the end
+        self._good: OrderedDict[str, None] = OrderedDict()  # sources; the one that passed last is at the end
 
     def __len__(self) -> int:
         return len(self._known) + len(self._others)

@@ -1,7 +1,7 @@
-"""Who an EXMP client is: by API key, by the certificate of its connection, or anybody on a node without security.
+"""Who an EXMP client is: by its API key, by the certificate of its connection, or anybody on a node without security.
 
-A key has rights of its own (SEC-02). A client certificate of the mesh proves a name and has no rights by itself: the
-configuration says what those may do who show one and no key.
+A key has its own rights (SEC-02). A client certificate of the mesh proves a name and has no rights by itself: the
+configuration says what a client may do that shows a certificate and no key.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Admission(Protocol):
 
     @property
     def access(self) -> Access:
-        """Keys, and who watches over them."""
+        """The keys, and their supervision."""
 
 
 class OpenAdmission:
-    """Of a node that serves plain text on loopback."""
+    """For a node that serves plain text on loopback."""
 
     def __init__(self, access: OpenAccess) -> None:
         self.access: Access = access
@@ -57,7 +57,7 @@ class KeyAdmission:
         self._groups = groups
 
     def first_untrusted(self, tls: ssl.SSLObject | None) -> Caller | None:
-        """TLS knows that our CA made the certificate, if there is one; a CA of a company may serve many meshes."""
+        """TLS knows that our CA issued the certificate, if there is one; but a company's CA may serve many meshes."""
         der = None if tls is None else tls.getpeercert(binary_form=True)
         if der is None:
             return None
@@ -76,7 +76,7 @@ class KeyAdmission:
 
 
 class Credential:
-    """Who works on a connection now, watched over as long as it lasts."""
+    """Who works on a connection now, supervised as long as it lasts."""
 
     def __init__(self, admission: Admission, expelled: Callable[[Refused], None]) -> None:
         self._admission = admission
@@ -97,7 +97,7 @@ class Credential:
         return self._caller is not None
 
     async def show_key_untrusted(self, key: Secret[str], host: str) -> None:
-        """Whoever it was before, it is the key's owner now; raise only Refused."""
+        """From now on the client is the owner of this key, no matter who it was before; raise only Refused."""
         caller = await self._admission.access.admit_key_untrusted(key, host)
         self.end()
         self._watching.enter_context(self._admission.access.watching(caller, self._on_expelled))
@@ -108,5 +108,5 @@ class Credential:
         self._caller = None
 
     def _on_expelled(self, error: Refused) -> None:
-        self.end()  # a key that was revoked is told of once: it must not disturb the one that is shown next
+        self.end()  # a revoked key is reported once: it must not disturb the one that is shown next
         self._expelled(error)

@@ -1,4 +1,4 @@
-"""A request of an EXMP client to whoever serves a topic: one call, in memory, and its first reply (CON-04)."""
+"""A request of an EXMP client to a server of a topic: one call, in memory, and its first reply (CON-04)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class OneCall:
         self._reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
     async def ask(self, question: Question) -> Reply:
-        """The first reply; raise why there is none. The node ends it when its time is over."""
+        """The first reply; raise why there is none. The node ends the call when its time is over."""
         self._desk.join(self)
         try:
             self._desk.ask(self, 1, question)

@@ -1,11 +1,11 @@
-"""One subscription of an EXMP client: events go out as requests, and an answer to each says that it is handled.
+"""One subscription of an EXMP client: events go out as requests, and the answer to each says that the event is handled.
 
-The core delivers as far as the credit goes; here wait the batches that it has delivered, at most that much. Events are
-taken out of them a few at a time, as far as the client's window goes. When a group gives streams of this member to
-another one, what waits of them is dropped, and the group is told once nothing of them is on its way any more.
+The core delivers as far as the credit allows, and what it has delivered waits here. Events are taken out of the batches
+a few at a time, as far as the client's window allows. When a group gives streams of this member to another one, what
+waits of them is dropped, and the group is told once nothing of them is on its way any longer.
 
-A member that settles each event by itself may refuse one: a failure with ``retry`` in its data has it come again later,
-and after too many tries it becomes a dead letter.
+A member that settles each event by itself may refuse one: after a failure with ``retry`` in its data, the event comes
+again later, and after too many tries it becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from weft.transport.tcp import Answer, BadAnswer, LinkLost
 from weft.wire.exmp import Failure, JsonObject, Success
 
 EXMP_CREDIT_BYTES: Final = 1 * MIB  # delivered to one subscription and not handled yet; at least one batch
-EXMP_EVENTS_AT_ONCE: Final = 256  # taken out of a batch: a batch of a million would be a gigabyte as objects
+EXMP_EVENTS_AT_ONCE: Final = 256  # taken out of a batch: a batch of a million would take a gigabyte as objects
 
 
 class NotHandled(PeerError):
@@ -37,7 +37,7 @@ class NotHandled(PeerError):
 
 @dataclass(slots=True)
 class InHand:
-    """A delivered batch of which events are being sent."""
+    """A delivered batch whose events are being sent."""
 
     key: StreamKey
     batch: Batch
@@ -55,7 +55,7 @@ class InHand:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """An event on its way: where its stream goes on when it is handled, and the credit that comes back with it."""
+    """An event on its way: where its stream goes on when it is handled, and the credit that it gives back."""
 
     key: StreamKey
     next_offset: int
@@ -67,8 +67,8 @@ class Sent:
 
 
 class Feed:
-    """``changed`` is called when there may be something to send, ``over`` once when the subscription has ended by
-    itself, ``closed`` once in any case."""
+    """``changed`` is called when there may be something to send, ``over`` once if the subscription ends by itself,
+    ``closed`` once in any case."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Feed:
         closed: Callable[[], None] = lambda: None,
         settles: bool = False,
     ) -> None:
-        """``settles``: each event by itself."""
+        """``settles``: each event is settled by itself."""
         self.name = name
         self._settles = settles
         self._acked: list[tuple[StreamKey, int]] = []  # since the last report
@@ -97,17 +97,17 @@ class Feed:
         self._is_over = False
         self._waiting: deque[Delivered] = deque()
         self._in_hand: InHand | None = None
-        self._events: deque[JsonObject] = deque()  # taken out of it
+        self._events: deque[JsonObject] = deque()  # taken out of the batch
         self._sent: deque[Sent] = deque()
         self._held: set[StreamKey] = set()  # of a member: its streams
-        self._parting: set[StreamKey] = set()  # that it has lost, and not let go of
+        self._parting: set[StreamKey] = set()  # streams that it has lost and not released yet
         self._generation = self._taken_over = 0
         self._handled: dict[StreamKey, int] = {}  # since the last report
         self._credit_due_bytes = 0
         self._reporting: asyncio.Handle | None = None
 
     def open(self, pattern: Pattern, start: Start, group: str, member: str, owner: str) -> None:
-        """Raise what the node refuses it with; ``ready`` tells whether the core does."""
+        """Raise the node's refusal; ``ready`` says whether the core accepts it."""
         self._group = group
         credit = min(EXMP_CREDIT_BYTES, self._mesh.limits.credit_bytes_max)
         window = self._window if self._settles else 0
@@ -116,7 +116,7 @@ class Feed:
         )
 
     def close(self) -> None:
-        """No more events; what is on its way counts as not handled."""
+        """Send no more events; those on their way count as not handled."""
         if not self._is_over:
             self._report()
             self._is_over = True
@@ -140,7 +140,7 @@ class Feed:
         return None
 
     def _next(self, in_hands: set[tuple[StreamKey, int]]) -> JsonObject | None:
-        """The next event; without the number of the subscription, it is passed over: the client still has it."""
+        """The next event. One without the subscription's number is skipped, because the client still has it."""
         hand = self._in_hand
         if hand is None:
             if not self._waiting:
@@ -186,7 +186,7 @@ class Feed:
                 assert_never(answer)
 
     def _refuse(self, reason: str, retry: object) -> None:
-        """It comes again: ``retry`` true when the group's policy says, or after so many seconds."""
+        """The event comes again: ``retry`` true means when the group's policy says; a number, after so many seconds."""
         is_number = isinstance(retry, int | float) and not isinstance(retry, bool)
         if retry is not True and not (is_number and 0 <= float(str(retry)) <= RETRY_S_MAX):
             self.ended(NotHandled(f"retry is true or seconds up to {RETRY_S_MAX:g}, not {str(retry)[:40]}"))
@@ -201,7 +201,7 @@ class Feed:
         self._changed()
 
     def _take_acked(self) -> tuple[Acked, ...]:
-        """What was handled since the last time, as runs of each stream."""
+        """What was handled since the last call, as runs of each stream."""
         acked, self._acked = sorted(self._acked), []
         runs: list[Acked] = []
         for (stream, epoch), offset in acked:
@@ -220,7 +220,8 @@ class Feed:
 
     def deliver(self, batches: Sequence[Delivered]) -> None:
         self._waiting.extend(batches)
-        # An assignment leaves out streams whose beginning is still looked for; what comes behind it is ours as well.
+        # An assignment leaves out streams whose beginning is still searched for; streams that come behind it are ours
+        # as well.
         self._held.update((each.stream, each.epoch) for each in batches)
         self._changed()
 
@@ -235,7 +236,7 @@ class Feed:
         self._report_soon()
 
     def withdrawn(self, event: EventId, rest: bool) -> None:
-        """The refusal was taken. With ``rest``, what waits here of the stream behind it comes again after it."""
+        """The refusal was taken. With ``rest``, what waits here behind it in the stream comes again after it."""
         if rest:
             self._drop({(event.stream, event.epoch)})
             self._report_soon()
@@ -257,7 +258,7 @@ class Feed:
             self._reporting = asyncio.get_running_loop().call_soon(self._report)
 
     def _report(self) -> None:
-        """One for all answers of a turn."""
+        """One report for all answers of a turn."""
         if self._reporting is not None:
             self._reporting.cancel()
             self._reporting = None
@@ -288,7 +289,7 @@ class Feed:
     # --- dropping ------------------------------------------------------------------------------------------------
 
     def _drop(self, lost: set[StreamKey]) -> None:
-        """Nothing of these streams is sent any more; the credit that it took comes back."""
+        """Send nothing more of these streams; the credit that they used comes back."""
         if self._in_hand is not None and self._in_hand.key in lost:
             self._events.clear()
             self._credit_due_bytes += len(self._in_hand.batch.data)

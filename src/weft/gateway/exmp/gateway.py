@@ -1,4 +1,4 @@
-"""A node's EXMP: its ports, and a session for everybody who comes in by them."""
+"""A node's EXMP: its ports, and a session for every connection."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from weft.port.node import MeshNode
 from weft.transport.tcp import EXMP_SURPLUS_MAX, ExmpConnection, Listener
 from weft.wire.exmp import Settings
 
-EXMP_GATEWAY_QUEUE_BYTES_MAX: Final = 1 * MIB  # of requests behind the one in work, on each of 4,096 connections
+EXMP_GATEWAY_QUEUE_BYTES_MAX: Final = 1 * MIB  # of requests behind the current one, on each of 4,096 connections
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """Where to listen; with a context, for TLS."""
+    """Where to listen; for TLS, with a context."""
 
     host: str
     port: int
@@ -65,8 +65,8 @@ class ExmpSettings:
 
 
 class ExmpGateway:
-    """``Gateway`` for EXMP. ``read_clock`` tells Unix time in microseconds, ``make_door`` makes the door of a
-    port with that name, for so many connections."""
+    """``Gateway`` for EXMP. ``read_clock`` returns Unix time in microseconds; ``make_door`` makes the door of a port
+    with that name, for so many connections."""
 
     def __init__(
         self,

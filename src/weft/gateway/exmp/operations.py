@@ -1,4 +1,4 @@
-"""The operations of a node that take their time: all but ``$echo`` and ``publish`` (EXM-11).
+"""The operations of a node that take time: all except ``$echo`` and ``publish`` (EXM-11).
 
 Each gets the session and the request's data, returns the answer's data, and raises WeftError to refuse.
 """
@@ -44,14 +44,14 @@ from weft.security import Secret
 from weft.wire.exmp import JsonObject
 from weft.wire.mesh.mesh_pb2 import StatusReply
 
-EXMP_SUBSCRIPTIONS_MAX: Final = 64  # of one connection: one for each thing that a program looks at
+EXMP_SUBSCRIPTIONS_MAX: Final = 64  # of one connection: one for each thing that a program watches
 EXMP_WINDOW_MAX: Final = EXMP_PENDING_MAX  # more are not sent on one connection
 EXMP_FETCH_EVENTS_MAX: Final = 1000  # a few milliseconds in which nobody else is served
 EXMP_FETCH_BYTES_MAX: Final = 4 * MIB  # of batches read for one fetch: as JSON, well below the longest message
 
 
 Status = Callable[[], Awaitable[StatusReply]]
-MEMBER_BYTES: Final = 8  # of chance in the name of a member that has none
+MEMBER_BYTES: Final = 8  # of chance, in the name of a member that has none
 
 
 async def authenticate(session: ClientSession, data: JsonObject | None) -> None:
@@ -61,7 +61,7 @@ async def authenticate(session: ClientSession, data: JsonObject | None) -> None:
 
 
 async def fetch(session: ClientSession, data: JsonObject | None) -> JsonObject:
-    """Events of a stream as they are now, and where to go on."""
+    """Return the current events of a stream, and where to go on."""
     fields = fields_untrusted(FetchFields, data)
     stream = stream_untrusted(fields, session.mesh.node_id)
     events_max = within("events_max", fields.events_max, 1, EXMP_FETCH_EVENTS_MAX)
@@ -91,7 +91,7 @@ def _newest_epoch(log: Log, stream: Stream) -> Epoch:
 
 
 async def subscribe(session: ClientSession, data: JsonObject | None) -> JsonObject:
-    """From the answer on, the node sends ``event`` requests; the answer to each says that it is handled."""
+    """After the answer, the node sends ``event`` requests; the answer to each says that the event is handled."""
     fields = fields_untrusted(SubscribeFields, data)
     pattern = parse_pattern(fields.pattern)
     start, window = start_untrusted(fields), within("window", fields.window, 1, EXMP_WINDOW_MAX)
@@ -133,7 +133,7 @@ async def unsubscribe(session: ClientSession, data: JsonObject | None) -> None:
 
 
 async def request(desk: CallDesk, session: ClientSession, data: JsonObject | None) -> JsonObject:
-    """Ask one of those who serve a topic; the first reply. Nothing of it is written to a log."""
+    """Ask one server of a topic, and return the first reply. None of this is written to a log."""
     fields = fields_untrusted(RequestFields, data)
     topic, payload = parse_topic(fields.topic), payload_untrusted(fields)
     question = checked_question(Question(topic, payload, fields.headers or {}, fields.timeout_s))
@@ -149,7 +149,7 @@ async def request(desk: CallDesk, session: ClientSession, data: JsonObject | Non
 
 
 async def topics(session: ClientSession, data: JsonObject | None) -> JsonObject:
-    """Those that match a pattern, of the ones that the caller may read; with a limit, a page of them."""
+    """List the topics that match a pattern and that the caller may read; with a limit, one page of them."""
     fields = fields_untrusted(TopicsFields, data)
     if fields.after:
         parse_topic(fields.after)
@@ -172,7 +172,7 @@ async def topics(session: ClientSession, data: JsonObject | None) -> JsonObject:
 
 
 async def status(read_status: Status, session: ClientSession, data: JsonObject | None) -> JsonObject:
-    """What the node says of itself; for those with the admin right, as everywhere."""
+    """What the node says about itself, for callers with the right to administer, as everywhere."""
     fields_untrusted(NoFields, data)
     session.credential.caller.check_admin("see the status")
     reply = await read_status()

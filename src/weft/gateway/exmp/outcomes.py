@@ -1,5 +1,5 @@
-"""How requests of EXMP clients end: failures with the code that gRPC clients get, in lower case, and counts of both
-outcomes for the node's metrics (docs/metrics.md)."""
+"""How requests of EXMP clients end: failures have the code that gRPC clients get, in lower case; successes and failures
+are counted for the node's metrics (docs/metrics.md)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from weft.wire.exmp import End, Failure, Outcome, Success
 from weft.wire.mesh.mesh_pb2 import ErrorCode
 
 SUCCESS: Final = "success"
-NO_CODE: Final = "failure"  # one without a code; a node's failures have one
-# Names of operations that are not ours: a client must not be able to make labels.
+NO_CODE: Final = "failure"  # of a failure without a code; a node's failures have one
+# Names of operations that are not ours, because a client must not be able to make labels.
 OTHER: Final = "other"  # there is no such operation
-UNREADABLE: Final = "unreadable"  # there is an operation, but data that cannot be read
+UNREADABLE: Final = "unreadable"  # there is an operation, but its data cannot be read
 
 
 class BadFields(UsageError):
@@ -36,7 +36,7 @@ def code_name(code: ErrorCode) -> str:
 
 
 class RequestCounts:
-    """Of all connections since the start; changed in place, read by whoever collects metrics."""
+    """Of all connections since the start; changed in place, and read by the metrics."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str]] = Counter()  # operation, and success or the code of the failure

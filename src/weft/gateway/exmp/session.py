@@ -1,10 +1,10 @@
-"""One EXMP connection of a node: requests in, each processed in its turn and answered in order (EXM-06).
+"""One EXMP connection of a node: each request is processed in its turn and answered in order (EXM-06).
 
-The document has a request processed only after the one before it is answered. Publishes that stand behind each other
-are under way together nevertheless, because nobody can tell: ``Publishing`` gives them their effects in order, their
-answers wait for each other, a refused one keeps no other from being done, and what ends the connection does so in its
-turn, with nothing behind it handed to us (``weft.wire.exmp``). Everything else begins when all before it is answered:
-a ``fetch`` sees what was published before it.
+The document says that a request is processed only after the one before it is answered. Publishes that follow each other
+are under way together all the same, because nobody can tell: ``Publishing`` gives them their effects in order, their
+answers wait for each other, a refused one stops no other, and what ends the connection does so in its turn, with
+nothing behind it handed to us (``weft.wire.exmp``). Everything else begins when everything before it is answered: a
+``fetch`` sees what was published before it.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ from weft.wire.exmp import (
     Success,
 )
 
-EXMP_STRANGER_BYTES_MAX: Final = 64 * KIB  # of a message of somebody who has not authenticated: a key has 80 characters
-EXMP_STRANGER_S: Final = 30.0  # to authenticate in; strangers must not use up the connections
+EXMP_STRANGER_BYTES_MAX: Final = 64 * KIB  # of a message before the client has authenticated: a key has 80 characters
+EXMP_STRANGER_S: Final = 30.0  # to authenticate in, because strangers must not use up the connections
 EXMP_FLUSH_BYTES: Final = 256 * KIB  # of events written at a time: what a client does not take is at most this more
 PUBLISH: Final = "publish"
 ECHO: Final = "$echo"
 EVENT: Final = "event"
 ENDED: Final = "ended"
-PUBLISH_PART: Final = 2  # of what its caller may hold, publishes of one connection get half
-FEED_PART: Final = 16  # likewise, a subscription gets a sixteenth
+PUBLISH_PART: Final = 2  # the publishes of one connection get half of what its caller may hold
+FEED_PART: Final = 16  # a subscription gets a sixteenth of what its caller may hold
 EVENT_BYTES: Final = 200  # of an event's JSON without its payload, roughly
 
 
@@ -90,15 +90,15 @@ class Slot:
         self.session.settled()
 
     def let_go(self) -> None:
-        """What was published is held no more."""
+        """What was published is held no longer."""
         if self.holding is not None:
             self.holding.give_back(self.size)
             self.holding = None
 
 
 class ClientSession:
-    """``LinkUser`` of one connection. ``operations`` are those that take their time; ``owned`` holds their tasks, and
-    ``sessions`` all that are there."""
+    """``LinkUser`` of one connection. ``operations`` are those that take time; ``owned`` holds their tasks, and
+    ``sessions`` all current sessions."""
 
     def __init__(
         self,
@@ -124,8 +124,8 @@ class ClientSession:
         self._queue: deque[ReceivedRequest] = deque()  # not begun
         self._slots: deque[Slot] = deque()  # begun and not answered
         self._holding: Holding | None = None  # of the caller, for what it publishes
-        self.fetched: Holding | None = None  # likewise, for what it has fetched and does not read
-        self._task: asyncio.Task[None] | None = None  # one operation that takes its time, or the wait for room
+        self.fetched: Holding | None = None  # of the caller, for what it has fetched and does not read
+        self._task: asyncio.Task[None] | None = None  # one operation that takes time, or the wait for room
         self._is_advancing = False
         self._feed_names = count(1)
         self._pumping: asyncio.Handle | None = None
@@ -149,7 +149,7 @@ class ClientSession:
         return self._link.peer_address.host
 
     def trust(self) -> None:
-        """Somebody who is known may say more at a time than a stranger."""
+        """A known client may send more at a time than a stranger."""
         self._link.allow_message_bytes(EXMP_MESSAGE_BYTES_MAX)
         self._link.prove()
         who = self.credential.caller.who
@@ -166,7 +166,7 @@ class ClientSession:
         self._patience = self._loop.call_later(EXMP_STRANGER_S, self._link.fail, ErrorCode.UNAVAILABLE, reason)
 
     def _expelled(self, error: Refused) -> None:
-        """The key is good no more: what it was used for ends."""
+        """The key is no longer valid: everything it was used for ends."""
         self._link.allow_message_bytes(EXMP_STRANGER_BYTES_MAX)
         for feed in list(self.feeds.values()):
             feed.ended(error)
@@ -209,7 +209,7 @@ class ClientSession:
     def _advance(self) -> None:
         """Begin what can be begun."""
         if self._is_advancing:
-            return  # one that is settled on the spot comes back here
+            return  # a request that is settled on the spot comes back here
         self._is_advancing = True
         try:
             self._begin_all()
@@ -217,7 +217,7 @@ class ClientSession:
             self._is_advancing = False
 
     def _begin_all(self) -> None:
-        allowed: dict[str, Topic] = {}  # rights are looked at once a turn, not for every event
+        allowed: dict[str, Topic] = {}  # rights are checked once per turn, not for every event
         is_full = self._holding is not None and self._holding.is_full  # and so is how much is under way
         queue = self._queue
         while queue and self._task is None and not self._link.is_congested:
@@ -233,7 +233,7 @@ class ClientSession:
             elif request.operation.op == ECHO:
                 self._settle(request.id, ECHO, Success(request.operation.data))
             elif self._slots:
-                queue.appendleft(request)  # it is begun when all before it is answered
+                queue.appendleft(request)  # it begins when everything before it is answered
                 return
             else:
                 self._begin_operation(request)
@@ -337,7 +337,7 @@ class ClientSession:
         except WeftError as error:
             self.mesh.count_refusal(error)
             outcome = failure_of(error)
-        except Exception as defect:  # ours: it must be seen, and the client must not wait for ever
+        except Exception as defect:  # a bug of ours: it must be noticed, and the client must not wait for ever
             self._loop.call_exception_handler({"message": "exmp operation", "exception": defect})
             outcome = Failure("a defect in this node; its log says more", INTERNAL_ERROR)
         self._respond(request.id, request.operation.op, outcome)
@@ -345,14 +345,14 @@ class ClientSession:
         self._go_on()
 
     def _release_fetched(self) -> None:
-        """The caller has taken what it fetched; if it does not read, that is held for it."""
+        """The caller has taken what it fetched; if it does not read, that still counts as held for it."""
         if self.fetched is not None and self.fetched.bytes:
             self._link.flush()
             if not self._link.is_congested:
                 self.fetched.keep(0)
 
     async def _wait_for_room(self) -> None:
-        """The node has taken as much from this caller as it may."""
+        """The node holds as much for this caller as it may."""
         assert self._holding is not None, "it is full"
         room = asyncio.Event()
         self._holding.when_room(room.set)
@@ -371,7 +371,7 @@ class ClientSession:
         return Feed(self.mesh, holding, name, window, self.pump_soon, self.feed_over, closed, settles)
 
     def pump_soon(self) -> None:
-        """Send what feeds have, once for all that happened in this turn."""
+        """Send what feeds have, once for everything that happened in this turn."""
         if self._pumping is None:
             self._pumping = self._loop.call_soon(self.pump)
 
@@ -385,10 +385,10 @@ class ClientSession:
             unwritten += sent
             if unwritten > EXMP_FLUSH_BYTES:
                 unwritten = 0
-                self._link.flush()  # tells whether the client takes it
+                self._link.flush()  # shows whether the client takes it
 
     def _send_next(self, feed: Feed) -> int:
-        """How many bytes were sent, roughly; 0 if there is nothing, or as much is under way as may be."""
+        """Return roughly how many bytes were sent; 0 if there is nothing, or the window is full."""
         event = feed.next() if self._link.requests_out < self._link.pending_max else None
         if event is None:
             return 0
@@ -399,7 +399,7 @@ class ClientSession:
         return EVENT_BYTES + len(event.get("payload") or event.get("payload_base64") or "")
 
     def feed_over(self, feed: Feed, error: WeftError) -> None:
-        """It ended by itself: the client is told, in a request of its own."""
+        """It ended by itself: tell the client in a separate request."""
         self.feeds.pop(feed.name, None)
         if not self._link.is_open:
             return
@@ -412,7 +412,7 @@ class ClientSession:
 
 
 def _nothing_to_do(answer: Answer) -> None:
-    """Whatever a client says to the end of its subscription."""
+    """Any answer to the end of a subscription will do."""
 
 
 Operate: TypeAlias = Callable[[ClientSession, JsonObject | None], Awaitable[JsonObject | None]]

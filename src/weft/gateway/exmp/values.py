@@ -1,4 +1,4 @@
-"""JSON of EXMP requests to values of the mesh and back. What clients send is checked here, and nowhere later.
+"""JSON of EXMP requests to values of the mesh and back. Values from clients are checked here and nowhere else.
 
 Bytes are text where they are UTF-8 (``payload``, ``key``) and base64 where not (``payload_base64``, ``key_base64``).
 Functions that take clients' data raise UsageError only, with words for the client's user.
@@ -26,7 +26,7 @@ EDGES: Final = {"latest": Edge.LATEST, "earliest": Edge.EARLIEST}
 
 
 class Fields(msgspec.Struct, forbid_unknown_fields=True):
-    """What an operation takes. A name that is not known is refused: it is a mistyped one."""
+    """What an operation takes. An unknown name is refused, because it is probably mistyped."""
 
 
 class PublishFields(Fields):
@@ -37,8 +37,8 @@ class PublishFields(Fields):
     key_base64: str | None = None
     headers: dict[str, str] | None = None
     partition: int = 0
-    copies: int = 0  # as many as the topic has by configuration
-    timestamp_us: int | None = None  # now
+    copies: int = 0  # as many as the topic's configuration says
+    timestamp_us: int | None = None  # None: now
     deliver_at_us: int | None = None  # it waits until then
     delay_s: float | None = None  # it waits so long
 
@@ -56,18 +56,18 @@ class AuthenticateFields(Fields):
 
 
 class FetchFields(Fields):
-    """``origin``: this node; ``epoch``: the newest one; ``offset``: the earliest there is."""
+    """``origin``: by default this node; ``epoch``: the newest; ``offset``: the earliest there is."""
 
     topic: str
     origin: str | None = None
     partition: int = 0
     epoch: int | None = None
     offset: int | None = None
-    events_max: int = 100  # in the answer to a fetch that does not say
+    events_max: int = 100  # in the answer to a fetch that sets no number
 
 
 class SubscribeFields(Fields):
-    """``start``: where to begin; for a group, only in streams that it has no position in."""
+    """``start``: where to begin; for a group, only in streams without a position."""
 
     pattern: str
     group: str = ""
@@ -75,8 +75,8 @@ class SubscribeFields(Fields):
     start: Literal["latest", "earliest"] | None = None
     start_timestamp_us: int | None = None
     start_positions: list[str] | None = None
-    settle: bool = False  # each event by itself: a failure with ``retry`` has it come again
-    window: int = 64  # events on their way to a client that does not say: a round trip on a LAN is covered
+    settle: bool = False  # each event by itself: after a failure with ``retry`` it comes again
+    window: int = 64  # events on their way to a client that sets no number: enough for a round trip on a LAN
 
 
 class UnsubscribeFields(Fields):
@@ -132,7 +132,7 @@ def payload_untrusted(fields: PublishFields | RequestFields) -> bytes:
 
 
 def check_place_untrusted(fields: PublishFields) -> None:
-    """Where, when and how safely."""
+    """Check where, when and how safely."""
     within("partition", fields.partition, 0, PARTITIONS_MAX - 1)
     within("copies", fields.copies, 0, COPIES_MAX)
     if fields.timestamp_us is not None:
@@ -188,7 +188,7 @@ def stream_untrusted(fields: FetchFields, here: str) -> Stream:
 
 
 def receipt_json(receipt: Receipt, number: int) -> JsonObject:
-    """Of the event with this number among those of the receipt."""
+    """For the event with this number among those of the receipt."""
     stream = receipt.stream
     return {
         "topic": stream.topic,
@@ -201,7 +201,7 @@ def receipt_json(receipt: Receipt, number: int) -> JsonObject:
 
 
 def events_json(stream: Stream, epoch: Epoch, batch: Batch, first: int, end: int) -> Iterator[JsonObject]:
-    """The events of a stored batch with offsets from ``first`` up to, not including, ``end``."""
+    """The events of a stored batch with offsets from ``first`` up to but not including ``end``."""
     rows = batch.rows(first, end)
     timestamps, keys, headers, payloads = rows.columns
     count = rows.num_rows

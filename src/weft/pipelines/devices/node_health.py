@@ -47,7 +47,7 @@ class AlertKind(StrEnum):
     GONE = "gone"  # nothing came for too long, or a bye
     BACK = "back"  # heard of again after that
     GAP = "gap"  # heard of again after being late
-    RESTARTED = "restarted"  # its uptime began anew, with or without a gap
+    RESTARTED = "restarted"  # its uptime began at 0 again, with or without a gap
 
 
 class Rules(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Small files to large ones: which belong together (pure), and writing them anew on executors."""
+"""Small files to large ones: which belong together (pure), and rewriting them on executors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from weft.pipelines.lake.writing import FileWriter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUERY: Final = "compact"  # in names of files, where those of a batch have their query
+QUERY: Final = "compact"  # in names of files, in the place of a query's name
 SMALL_SHARE: Final = 0.75  # of the target: a larger file is left as it is
 
 

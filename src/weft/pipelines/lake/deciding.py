@@ -115,7 +115,7 @@ class Pair:
         return self._carry_out(query, found[0])
 
     def commit(self, query: str, batch: int, staged: Staged) -> None:
-        """Decide on these files and make them part of the tables; or keep to what another driver decided just now."""
+        """Decide on these files and make them part of the tables; or keep to what another driver has just decided."""
         store = open_table(self.first).settings.store()
         found = self._read(query)
         decision = msgspec.json.encode(_Decision(batch, _decided(staged)))

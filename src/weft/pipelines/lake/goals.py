@@ -20,7 +20,7 @@ FRESHNESS_S_MAX: Final = 86_400.0
 TRIGGER_SHARE: Final = 0.5  # of the freshness, for waiting; the rest is for the batch itself
 BIN_FILES_MIN: Final = 8  # fewer are worth it only if they make a whole file
 BEHIND_BATCHES: Final = 5  # in a row, before it is said: one can always be slow
-BEHIND_PASSES: Final = 3  # likewise, of compaction
+BEHIND_PASSES: Final = 3  # as above, of compaction
 LATE_AFTER_S: Final = 3600.0  # a day takes rows for so long after its end without a word
 
 

@@ -117,7 +117,7 @@ class ParquetLake(ParquetFiles):
         for path in decision.removed:
             self._store.remove(path)
         for path in decision.added:
-            self._store.move(self.place(path), path)  # of no effect if it is visible already, or replaced since
+            self._store.move(self.place(path), path)  # does nothing if it is visible already, or was replaced since
 
     def _carry_out_all(self) -> None:
         self._described()

@@ -63,7 +63,7 @@ def write_files(
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Rows that a task makes itself of what it is given: they need not pass through Spark. Pickled to executors."""
+    """Rows that a task makes itself from its input, so they need not pass through Spark. Pickled to executors."""
 
     schema: StructType
     make: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -87,10 +87,7 @@ def stage(
 def append_batch(
     frame: DataFrame, settings: TableSettings, *, query: str, batch: int, made: Made | None = None
 ) -> bool:
-    """Add a frame's rows to a table, once for each (query, batch); False if there was nothing to add any more.
-
-    For ``foreachBatch``: ``query`` is ``query_id(checkpoint)``, ``batch`` what Spark hands over.
-    """
+    """Add a frame's rows to a table, once for each (query, batch); False if there was nothing left to add."""
     _prepare_once(settings, (frame.schema if made is None else made.schema).json())
     table = open_table(settings)
     last = table.committed(query)

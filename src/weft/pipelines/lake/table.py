@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TableChanged(TableError):
-    """Somebody else replaced or removed the same files. Look again and decide anew."""
+    """Somebody else replaced or removed the same files. Look again and decide again."""
 
 
 class Table(TableFiles, Protocol):
@@ -57,13 +57,10 @@ class Table(TableFiles, Protocol):
         """Swap files for others in one step; TableChanged if one of them is gone."""
 
     def forget(self, now_s: float, grace_s: float) -> list[str]:
-        """Let go of history older than ``grace_s``; paths of files on disk that the table then has no use for.
-
-        Files of a batch that is just being written may be among them: ``vacuum`` spares those.
-        """
+        """Forget history older than ``grace_s``; return paths of files on disk that the table then no longer needs."""
 
     def read(self, spark: SparkSession, files: Sequence[DataFile] | None = None) -> DataFrame:
-        """Its rows now, or those of some of its files."""
+        """Its current rows, or those of some of its files."""
 
 
 def open_table(settings: TableSettings) -> Table:
@@ -86,7 +83,7 @@ def open_table(settings: TableSettings) -> Table:
 
 
 def ensure(table: Table, schema: StructType) -> None:
-    """Make the table if there is none; TableError if rows of this schema do not fit into the one there is."""
+    """Make the table if there is none; TableError if rows of this schema do not fit into the existing one."""
     if not table.exists():
         table.create(schema)
     check_partitions(table)

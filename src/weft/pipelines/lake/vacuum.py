@@ -1,4 +1,5 @@
-"""Removing files that nobody needs any more: what compaction replaced, and what attempts that died left behind."""
+"""Removing files that nobody needs any longer: those that compaction replaced, and those that dead attempts left
+behind."""
 
 from __future__ import annotations
 

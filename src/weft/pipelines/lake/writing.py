@@ -23,7 +23,7 @@ from weft.lake.settings import TableFormat, TableSettings
 from weft.limits import MIB, TOPIC_BYTES_MAX
 
 LAKE_GROUP_BYTES: Final = 64 * MIB  # of Arrow in one row group, held and sorted by a task: 300,000 rows of 221 bytes
-LAKE_GROUP_ROWS: Final = 1_000_000  # likewise, however small they are
+LAKE_GROUP_ROWS: Final = 1_000_000  # however small the rows are
 LAKE_OPEN_FILES_MAX: Final = 256  # partitions a task writes at a time; with more, files are closed early and small
 LAKE_STATISTIC_CHARS_MAX: Final = TOPIC_BYTES_MAX  # of a text's least and most value in the Delta log
 CODEC: Final = "zstd"
@@ -132,7 +132,8 @@ def stored_schema(table: TableSettings, schema: pa.Schema) -> pa.Schema:
 
 
 def _groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Tables of about a row group, cast to what the table's columns are (Spark's times carry the session's zone)."""
+    """Tables of roughly a row group, cast to the types of the table's columns (Spark's times carry the session's
+    zone)."""
     waiting: list[pa.RecordBatch] = []
     rows = size_bytes = 0
     for batch in batches:
@@ -216,7 +217,7 @@ def has_range(kind: pa.DataType) -> bool:
 
 
 def _ranges(footer: pq.FileMetaData) -> dict[str, Range]:
-    """Least, most and nulls of each simple column, from what the Parquet writer found out anyway."""
+    """Minimum, maximum and nulls of each simple column, which the Parquet writer found out anyway."""
     found: dict[str, Range] = {}
     for index in range(footer.num_columns):
         chunks = [footer.row_group(group).column(index) for group in range(footer.num_row_groups)]

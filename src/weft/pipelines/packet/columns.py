@@ -1,4 +1,4 @@
-"""Arrow and numpy pieces for packets on their way: blocks of what came in, columns of what goes out."""
+"""Arrow and numpy pieces for packets on their way: blocks of input, columns of output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.pipelines.packet.schema import CONTENT, MARKS, REFUSAL, TIME
 from weft.wire.columns import Mask, Positions, nullify, numbers, valid
 from weft.wire.emm.judge import UNKNOWN_S
 
-VERDICT: Final = pa.schema([*CONTENT, *REFUSAL[:2], *MARKS])  # what judging adds to what came in
+VERDICT: Final = pa.schema([*CONTENT, *REFUSAL[:2], *MARKS])  # what judging adds to the input
 
 Rows = Positions  # numbers of rows
 Times = npt.NDArray[np.int64]

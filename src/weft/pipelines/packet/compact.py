@@ -1,7 +1,4 @@
-"""EMM-C notifications of a block that are good, by arrays. See ``packet.decoding`` for the others.
-
-The other types are rare, and their fields are read one by one anyway.
-"""
+"""Valid EMM-C notifications of a block, by arrays. ``packet.decoding`` handles all others."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from weft.wire.emm_compact.codes import EventType, Format, label
 
 
 def accept(sightings: Sightings, means: Means) -> tuple[Rows, pa.RecordBatch]:
-    """Which rows are good notifications whose arrival is known, and what they say."""
+    """Which rows are valid notifications whose arrival is known, and what they say."""
     arrived_s = sightings.arrived_s
     judged = means.compact_columns.sift(sightings.datagrams, arrived_s)
     rows = np.flatnonzero(judged.accepted & (judged.types == EventType.NOTIFICATION) & sightings.has_arrived)

@@ -22,7 +22,7 @@ _VALUES: Final = ("event_name", "int_value", "float_value", "binary_value", "jso
 
 
 def accept(sightings: Sightings, means: Means) -> tuple[Rows, pa.RecordBatch]:
-    """Which rows are good, not sealed and not waiting for a signature's check, and what they say."""
+    """Which rows are valid, not sealed and not waiting for a signature check, and what they say."""
     judged = means.emm_columns.sift(sightings.datagrams, sightings.packets.column("source"), sightings.arrived_s)
     means.emm_columns.refuse_unsealed(judged)
     rows = np.flatnonzero(judged.accepted & ~judged.sealed)

@@ -69,7 +69,7 @@ _NO_SEALS: Final[Mapping[bytes, bytes]] = {}
 
 
 class _Reader:
-    """Files that are looked at again, and the keys made of what was in them."""
+    """Files that are read again when they change, and the keys made from them."""
 
     def __init__(self, files: KeyFiles, now_s: float) -> None:
         self._policy = files.policy

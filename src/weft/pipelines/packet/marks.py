@@ -37,7 +37,7 @@ def words_of(marks: list[bytes]) -> Words:
 
 
 class Hasher:
-    """The hash of one pipeline. Its key is useful only to somebody who wants packets to be mistaken for replays."""
+    """The hash of one pipeline. Its key is useful only for making packets look like replays."""
 
     def __init__(self, key: bytes) -> None:
         assert len(key) == KEY_BYTES, "a key is 32 random bytes"

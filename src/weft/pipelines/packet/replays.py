@@ -11,7 +11,7 @@ no difference here: one of the two is flagged, whichever comes second.
 
 Time goes on as packets say: the newest slot of a bucket is its clock. A watermark follows it at a distance, the
 lateness that is put up with; state is kept for the window behind the watermark. A packet that arrived before the
-watermark cannot be judged any more: it is marked late, not dropped.
+watermark can no longer be judged: it is marked late, not dropped.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class Marks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a bucket's new packets come to. ``written`` are whole slots, ``gone`` those that nobody needs any more."""
+    """The result for a bucket's new packets. ``written`` are whole slots, ``gone`` those that nobody needs any
+    longer."""
 
     replays: Mask
     late: Mask
@@ -109,7 +110,7 @@ def find_replays(marks: Marks, slots: Mapping[int, bytes], window: Window) -> Fo
 
 
 def _by_mark(marks: Marks) -> npt.NDArray[np.int64]:
-    """Rows ordered by mark, those of one mark by arrival."""
+    """Rows ordered by mark, and by arrival within one mark."""
     order = np.argsort(marks.arrived_us, kind="stable")
     order = order[np.argsort(marks.high[order], kind="stable")]
     high, low = marks.high[order], marks.low[order]
@@ -170,7 +171,7 @@ def _read(slot: int, blob: bytes) -> tuple[Hashes, Hashes, Times]:
 
 
 def _written(marks: Marks, slots: Mapping[int, bytes]) -> dict[int, bytes]:
-    """The slots that these marks go to, with what was in them."""
+    """The slots to which these marks go, with what was in them."""
     numbers = marks.seen_at_us // SLOT_US
     return {
         int(slot): _merged(marks.pick(numbers == slot), int(slot), slots.get(int(slot), b""))

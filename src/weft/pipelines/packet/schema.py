@@ -52,7 +52,7 @@ CONTENT: Final = (
 # Why a packet is not taken: ``reason`` for machines (``weft.wire.reject``, and ``capture``), ``detail`` for people.
 REFUSAL: Final = (pa.field("reason", pa.string()), pa.field("detail", pa.string()), pa.field("datagram", pa.binary()))
 
-# What replays are told by. ``seen_at_us`` is the later one of arrival and the packet's own time.
+# What identifies replays. ``seen_at_us`` is the later one of arrival and the packet's own time.
 MARKS: Final = (
     pa.field("admitted", pa.bool_()),  # authentic and fresh: it counts for replays
     pa.field("late", pa.bool_()),

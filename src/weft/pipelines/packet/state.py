@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PACKET_PARCEL_ROWS: Final = 32_768  # packed together, about 10 MB: a bucket gets thousands of them in one message
 PACKED: Final = "bucket int, packets binary, count int"
 PARCELS: Final = "packets binary"
-# Makes ``INPUT`` of what Spark has: names of files, or ranges of offsets.
+# Makes ``INPUT`` from what Spark has: names of files, or ranges of offsets.
 PacketIntake = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 REPLAY_DETAIL: Final = "packet was seen before"
 

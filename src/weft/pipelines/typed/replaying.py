@@ -117,7 +117,7 @@ class _Counted:
 
 
 def _as_events(letters: pa.RecordBatch) -> pa.RecordBatch:
-    """Spark's types as those of the source."""
+    """Convert Spark's types to those of the source."""
     schema = schema_of(COLUMNS)
     return pa.RecordBatch.from_arrays([letters.column(each.name).cast(each.type) for each in schema], schema=schema)
 
@@ -156,7 +156,8 @@ def _of_days(files: Sequence[DataFile], days: set[str | None]) -> list[DataFile]
 
 
 def _identities(spark: SparkSession, table: lake.Table, days: set[str | None]) -> DataFrame:
-    """The events that the table has of these days. An event and its letter have the same day: that of its time."""
+    """The events that the table has of these days. An event and its letter have the same day, that of the event's
+    time."""
     return table.read(spark, _of_days(table.files(), days)).select(*IDENTITY)
 
 

@@ -81,7 +81,7 @@ class TypedTables:
     # --- the schema, and the table's columns -----------------------------------------------------------------------
 
     def fit(self, spark: SparkSession, topics: TypedTopics) -> pa.Schema:
-        """See that the table has room for what these schemas say; its columns. TableError if it cannot have."""
+        """Make sure that the table has room for these schemas; return its columns. TableError if that is impossible."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         wanted = typed_columns(topics, self.layout)

@@ -1,8 +1,8 @@
-"""The CA's HTTP calls, as step-ca has them: ``sign``, ``renew``, ``root``, ``health`` (SEC-01).
+"""The CA's HTTP calls, as in step-ca: ``sign``, ``renew``, ``root``, ``health`` (SEC-01).
 
-Each is there with and without ``/1.0``, because step's own tools use both. The body of ``sign`` is ``{"csr", "ott"}``,
+Each exists with and without ``/1.0``, because step's own tools use both. The body of ``sign`` is ``{"csr", "ott"}``,
 and the answer of ``sign`` and ``renew`` is 201 with ``{"crt", "ca", "certChain"}``; refusals are ``{"status",
-"message"}``. Fields that we do not know are left alone.
+"message"}``. Unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class _Problem(PeerError):
 
 
 class CaApi:
-    """``clock`` tells Unix time; ``on_failed`` hears what is wrong with the CA itself, which callers are not told."""
+    """``clock`` returns Unix time; ``on_failed`` is told what is wrong with the CA itself, which callers are not
+    told."""
 
     def __init__(self, issuer: Issuer, clock: Clock, on_failed: Callable[[WeftError], None]) -> None:
         self._issuer = issuer
@@ -70,8 +71,8 @@ class CaApi:
         return _answer(200, RootResponse(self._issuer.authority.root_pem.decode()))
 
     async def _sign(self, request: Request) -> Response:
-        """Whoever brings wrong tokens is told to wait. A good one is taken all the same: signatures cannot be guessed,
-        and somebody else may be behind the same address."""
+        """A caller with wrong tokens is told to wait. A valid one is accepted all the same: signatures cannot be
+        guessed, and somebody else may be behind the same address."""
         source = source_of(request.client.host) if request.client else ""
         try:
             return await self._sign_once(request)
@@ -102,7 +103,7 @@ class CaApi:
         return _signed(await run_in_threadpool(self._issuer.renew_untrusted, certificate, self._clock()))
 
     def _guarded(self, handle: Handler) -> Handler:
-        """Refusals as step-ca writes them."""
+        """Refusals in step-ca's form."""
 
         async def handle_guarded(request: Request) -> Response:
             try:

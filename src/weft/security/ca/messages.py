@@ -1,6 +1,6 @@
-"""What a CA and its callers send each other, as step-ca spells it. Fields that we do not know are left alone.
+"""What a CA and its callers send each other, as step-ca writes it. Unknown fields are ignored.
 
-``msgspec.Struct``s, which read and check themselves from JSON.
+These are ``msgspec.Struct``s, which read and check themselves from JSON.
 """
 
 from __future__ import annotations

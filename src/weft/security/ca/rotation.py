@@ -1,7 +1,7 @@
 """A new intermediate for the CA, rehearsed before it is used (SEC-01).
 
-Nodes trust the root and get the intermediate with each certificate, so certificates of the old one stay good until they
-end, and renewals bring the new one. Nobody has to be restarted.
+Nodes trust the root and get the intermediate with each certificate, so certificates of the old one stay valid until
+they end, and renewals bring the new one. Nothing has to be restarted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from weft.security.verification import Usage, verify_untrusted
 
 
 def rehearse(authority: Authority, root_key: PrivateKey, now_s: float) -> Signer:
-    """Make a new intermediate and try it; change nothing. Raise what would go wrong, CertificateRefused for a bad one.
+    """Make a new intermediate and try it, without changing anything. Raise what would go wrong, CertificateRefused for
+    a bad one.
 
     ``root_key`` is that of the CA's root; ``now_s`` is Unix time.
     """
@@ -44,7 +45,7 @@ def rehearse(authority: Authority, root_key: PrivateKey, now_s: float) -> Signer
 
 
 def rotate(authority: Authority, root_key: PrivateKey, now_s: float) -> Signer:
-    """The same for good. A CA service that runs uses the new one from its next certificate on."""
+    """Do the same for good. A running CA service uses the new one from its next certificate on."""
     signer = rehearse(authority, root_key, now_s)
     write_signer(authority.directory, signer)
     return signer

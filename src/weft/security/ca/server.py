@@ -1,4 +1,4 @@
-"""The CA's HTTPS service: uvicorn with a certificate of the CA's own, and client certificates for whoever renews."""
+"""The CA's HTTPS service: uvicorn with a certificate of the CA's own, and client certificates for renewals."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import uvicorn
-
 from weft.doors import Door, Doorkeeper
 from weft.doors.accepting import listen_on
 from weft.doors.descriptors import CA_CONNECTIONS_MAX
-from weft.doors.http import GuardedProtocol, HttpServer, http_limits
+from weft.doors.http import GuardedProtocol, HttpServer, http_config, http_limits
 from weft.errors import UsageError, WeftError
 from weft.limits import CA_BODY_BYTES_MAX
 from weft.security.authority import Authority
@@ -32,7 +30,7 @@ KEEP_ALIVE_S: Final = 5  # each caller has one or two things to ask
 class CaServer:
     """``start`` listens (``port`` is then the real one), ``stop`` lets answers finish.
 
-    ``clock`` tells Unix time. ``on_failed`` hears what is wrong with the CA itself: a file, or its own certificate.
+    ``clock`` returns Unix time. ``on_failed`` is told what is wrong with the CA itself: a file, or its own certificate.
     ``door`` says how many connections there may be: when there are too many, the one that has been idle longest is
     closed.
     """
@@ -57,12 +55,19 @@ class CaServer:
         self.port = port
 
     async def start(self) -> None:
-        """Raise UsageError if the address cannot be had."""
+        """Raise UsageError if the address is not available."""
         assert self._server is None, "a CA server is started once"
         context = _context(self._authority)
         renewer = self._make_certificate()
         context.load_cert_chain(self._file)
-        config = _config(CaApi(Issuer(self._authority, self._clock()), self._clock, self._on_failed))
+        api = CaApi(Issuer(self._authority, self._clock()), self._clock, self._on_failed)
+        config = http_config(
+            api.application(),
+            _Protocol,
+            KEEP_ALIVE_S,
+            STOP_TIMEOUT_S,
+            h11_max_incomplete_event_size=CA_BODY_BYTES_MAX,
+        )
         config.load()
         config.ssl = context
         try:
@@ -88,7 +93,7 @@ class CaServer:
         await serving
 
     def _make_certificate(self) -> Renewer:
-        """A new certificate of the service itself, in a file, because that is what TLS contexts take."""
+        """A new certificate for the service itself, in a file, because TLS contexts need one."""
         key = new_key()
         host = parse_url(self._authority.settings.url).host
         chain = self._authority.issue_server(key.public_key(), host, self._clock())
@@ -108,7 +113,7 @@ class CaServer:
 
 
 class _Protocol(GuardedProtocol):
-    """Hands the client certificate to the application: uvicorn does not."""
+    """Gives the client certificate to the application, which uvicorn does not."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
@@ -126,23 +131,6 @@ def _with_certificate(app: Any, der: bytes | None) -> Callable[[Any, Any, Any], 
 def _context(authority: Authority) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_mode = ssl.CERT_OPTIONAL  # whoever enrols has none yet; one that is given must be good
+    context.verify_mode = ssl.CERT_OPTIONAL  # a caller that enrols has none yet; one that is shown must be valid
     context.load_verify_locations(cadata=authority.root_pem.decode())
     return context
-
-
-def _config(api: CaApi) -> uvicorn.Config:
-    return uvicorn.Config(
-        api.application(),
-        http=_Protocol,
-        lifespan="off",
-        log_config=None,
-        log_level="error",  # a line for every request that is no HTTP would be a stranger's to write
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        h11_max_incomplete_event_size=CA_BODY_BYTES_MAX,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=STOP_TIMEOUT_S,
-    )

@@ -86,7 +86,7 @@ class Mix:
     plain_peers: int
     mutual: float  # how often both of two nodes have the other's address, and dial
     latecomers: int  # subscribers that come when others have been there for long
-    only_new: bool  # all others begin with what is new
+    only_new: bool  # all others begin with new events
     liars: int = 0
     hands: bool = True  # a third of the seeds has groups that settle by hand
     requests: bool = True  # a third of the seeds has clients that ask and serve
@@ -322,7 +322,7 @@ def _build_latecomers(world: World, mix: Mix, nodes: list[SimNode]) -> None:
 
 
 def _let_in_liars(world: World, mix: Mix, chance: Random) -> None:
-    """Once everybody knows everybody: a node that does not know the way to another believes whoever tells of it."""
+    """Once everybody knows everybody: a node that does not know the way to another believes any node that names one."""
     nodes = list(world.nodes.values())
     world.run_until(lambda: _unlinked(nodes) or world.disagreement(), _patience_s(len(nodes)), step_s=0.5)
     for number in range(mix.liars):
@@ -436,7 +436,7 @@ def _tidy(world: World, node: SimNode, pause_s: float) -> None:
 
 
 def _heal(world: World, chance: Random) -> None:
-    """No more faults: every link can be had, every disk has room, and every node runs; but some never come back."""
+    """No more faults: every link is available, every disk has room, and every node runs; but some never come back."""
     world.schedule.tell("chaos", "all heals")
     world.network.heal()
     for node in world.nodes.values():
@@ -556,7 +556,7 @@ def _worn_out_disk(world: World, chance: Random) -> None:
 
 
 def _start_again_until(world: World, node: SimNode, life: int) -> None:
-    """See to it that a node which is about to fail comes back, whenever that is."""
+    """Make sure that a node that is about to fail comes back, whenever that is."""
     if node.life == life:
         if not node.running:
             _start_again(world, node)
@@ -564,7 +564,7 @@ def _start_again_until(world: World, node: SimNode, life: int) -> None:
 
 
 def _busy_loop(world: World, chance: Random) -> None:
-    """A node's loop hears late of what its threads have done."""
+    """A node's loop learns late of what its threads have done."""
     _some_node(world, chance).set_lag(chance.choice([0.05, 0.5]))
 
 

@@ -38,7 +38,8 @@ class Epilogue:
         self._check_paths()
 
     def _syncing(self) -> str:
-        """A slow disk may still be at work on what came before. Who waits for it too long sends again, and rightly."""
+        """A slow disk may still be at work on what came before. A peer that waits too long for it rightly sends
+        again."""
         at_work = (node.node_id for node in self._world.running if node.log.appended != node.log.synced)
         return "".join(f"{node} has not synced yet" for node in list(at_work)[:1])
 
@@ -73,7 +74,7 @@ class Epilogue:
                 raise Violation(f"{receiver} gets {name_of(key)}, though nobody there or behind it wants it")
 
     def _interested(self) -> list[NodeId]:
-        """The nodes with somebody who wants it."""
+        """The nodes with a subscriber that wants it."""
         members = [member for book in self._world.groups for member in book.members]
         wanting: list[SimSubscriber | GroupReader] = [*self._world.subscribers, *members]
         readers = [each for each in wanting if each.node is not None]

@@ -50,7 +50,7 @@ class GroupBook:
         self.members: list[GroupReader] = []
         self.moves = 0
         self.dropped = False  # somebody has tried to
-        self.at_rest = False  # nobody drops it any more
+        self.at_rest = False  # nobody drops it any longer
         self._truth = truth
         self._handled: defaultdict[StreamKey, set[int]] = defaultdict(set)
         self._prefix: defaultdict[StreamKey, int] = defaultdict(int)  # everything before is handled, or is no more
@@ -64,7 +64,7 @@ class GroupBook:
     # --- moving back ---
 
     def move_back(self, desk: Desk, node: SimNode) -> None:
-        """Have the group handle the end of what it has handled again."""
+        """Make the group handle the end of what it has handled again."""
         if not node.running:
             return
         ends = {(info.stream, info.epoch): (info.start, info.end) for info in node.log.streams(self.pattern)}
@@ -81,7 +81,8 @@ class GroupBook:
         session.move_group(self.name, (Position(*key, first),), partial(self._moved, key, session))
 
     def drop(self, desk: Desk, node: SimNode) -> None:
-        """Have the group begin anew, once: all that it has handled is handled again, for it begins at the earliest."""
+        """Let the group start again, once: everything it has handled is handled again, because it begins at the
+        earliest."""
         if (
             self.dropped
             or self.at_rest
@@ -133,7 +134,7 @@ class GroupBook:
         return None
 
     def check_start(self, member: str, position: Position) -> None:
-        """That whoever takes over a stream leaves nothing out."""
+        """Check that a member that takes over a stream leaves nothing out."""
         key = (position.stream, position.epoch)
         missed = self.unhandled(key, position.offset)
         if missed is not None:
@@ -243,7 +244,8 @@ class Member(SimSubscriber):
         return found
 
     def _restart(self) -> None:
-        """Retention was faster. The person in charge moves the group to what there is, and this member joins again."""
+        """Retention was faster. The person in charge moves the group to the first existing event, and this member joins
+        again."""
         assert self.node is not None and self._session is not None, "only who is connected hears that it ended"
         self.restarts += 1
         positions = tuple(Position(*key, start) for key, start in self._expired(self.node).items())

@@ -1,11 +1,11 @@
 """Members of groups that settle event by event, and the book that is kept of it (CON-01, CON-02).
 
-Some events are poison: whoever reads them refuses them, always. Some fail once. Connections break with events in hand,
-which is how a reader dies. What has to hold:
+Some events are poison: every reader refuses them, always. Some fail once. Connections break with events in hand, which
+is how a reader dies. What has to hold:
 
 - What a node took as acknowledged, it does not hand out again while it lives. Nor does another node that takes over the
-  stream: one that lives and no longer has the stream has said what was done, and whoever has heard all it said knows.
-  In a mesh where nothing is slow and nothing breaks, everybody has heard.
+  stream: one that lives and no longer has the stream has said what was done, and a node that has heard everything it
+  said knows. In a mesh where nothing is slow and nothing breaks, everybody has heard.
 - No more than the window is in hand.
 - In order, nothing behind a refused event comes before it comes again.
 - A poisonous event is begun at most ``max_deliveries`` times, and once more for each of these: a reader died with it
@@ -69,7 +69,7 @@ class HandBook(GroupBook):
         return offset % POISON_SHARE == 3
 
     def fails(self, key: StreamKey, offset: int) -> bool:
-        """Whether whoever begins with it now cannot handle it."""
+        """Whether a member that begins with it now cannot handle it."""
         return self.is_poison(offset) or (offset % POISON_SHARE == 5 and not self.refused[key][offset])
 
     def begin(self, key: StreamKey, offset: int) -> None:
@@ -247,7 +247,8 @@ class HandMember(SimSubscriber):
         return found
 
     def _restart(self) -> None:
-        """Retention was faster. The person in charge moves the group to what there is, and this member joins again."""
+        """Retention was faster. The person in charge moves the group to the first existing event, and this member joins
+        again."""
         assert self.node is not None and self._session is not None, "only who is connected hears that it ended"
         self.restarts += 1
         positions = tuple(Position(*key, start) for key, start in self._expired(self.node).items())

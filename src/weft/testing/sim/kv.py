@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from random import Random
 from typing import Final, TypeAlias
 
@@ -15,6 +14,7 @@ from weft.model.key_value import SETTINGS_KEY, Op, Revision
 from weft.node.kv import KeyValues
 from weft.port.kv import Item, Write
 from weft.testing.sim.node import SimNode
+from weft.testing.sim.random_client import RandomClient
 from weft.testing.sim.schedule import Schedule, Violation
 from weft.testing.sim.truth import EndOf, Truth
 
@@ -74,7 +74,7 @@ class KvBook:
             raise Violation(f"{who} reads {item.value!r} from {name}, and nobody wrote that")
 
     def check_own(self, who: str, name: Name, own: Revision, latest: Seen | None, *, gone_early: bool) -> None:
-        """What was written through a node is there for who reads there, until its time comes or another one wins."""
+        """What was written through a node can be read there, until its time comes or another write wins."""
         if latest is None or latest.revision < own:
             raise Violation(f"{who} wrote {name} at {own}, and then there is {latest}")
         if latest.revision == own and gone_early:
@@ -98,7 +98,7 @@ class KvBook:
         return ""
 
     def _missing(self, each: Acknowledged, latest: Seen | None) -> str:
-        is_lost = (each.node, each.epoch) in self.truth.lost  # with its disk; who asks for copies has them
+        is_lost = (each.node, each.epoch) in self.truth.lost  # with its disk; a writer that asks for copies has them
         if is_lost or not any(node.node_id == each.node for node in self.running()):
             return ""
         if latest is not None:
@@ -126,31 +126,16 @@ def view_of(store: KeyValues) -> dict[Name, Seen]:
     }
 
 
-class SimKvClient:
-    """Writes and reads at whichever node runs, one thing after the other, without waiting for answers."""
+class SimKvClient(RandomClient):
+    """Writes and reads."""
 
     def __init__(self, name: str, schedule: Schedule, chance: Random, nodes: Sequence[SimNode], book: KvBook) -> None:
-        self.name = name
-        self._schedule = schedule
-        self._chance = chance
-        self._nodes = nodes
+        writes, pause_s_max = chance.randint(*WRITES), chance.choice([0.05, 0.5, PAUSE_S_MAX])
+        super().__init__(name, schedule, chance, nodes, writes, pause_s_max)
         self._book = book
-        self._left = chance.randint(*WRITES)
-        self._pause_s = chance.choice([0.05, 0.5, PAUSE_S_MAX])
-        self._numbers = count(1)
 
-    @property
-    def done(self) -> bool:
-        return not self._left
-
-    def run(self) -> None:
-        running = [node for node in self._nodes if node.running and not node.stopping and not node.failed]
-        if running:
-            self._left -= 1
-            node = self._chance.choice(running)
-            node.loop.run_on(lambda: node.loop.create_task(self._work(node)))
-        if self._left:
-            self._schedule.at(self._chance.random() * self._pause_s, self.run)
+    def act(self, node: SimNode) -> None:
+        node.loop.run_on(lambda: node.loop.create_task(self._work(node)))
 
     async def _work(self, node: SimNode) -> None:
         bucket, key = self._chance.choice(BUCKETS), self._chance.choice(KEYS)

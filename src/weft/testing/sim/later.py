@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from random import Random
 from typing import Final
 
@@ -16,6 +15,7 @@ from weft.model.later import ID
 from weft.port.later import NotWaiting
 from weft.security.acl import owner_of
 from weft.testing.sim.node import SimNode
+from weft.testing.sim.random_client import RandomClient
 from weft.testing.sim.schedule import Schedule, Violation
 from weft.testing.sim.truth import EndOf, StreamKey, Truth, is_internal
 
@@ -58,7 +58,7 @@ class LaterBook:
         self.promised[place] = promise
 
     def not_waiting(self, event: EventId, wall_us: int) -> None:
-        """A node says that an event does not wait any more."""
+        """A node says that an event no longer waits."""
         promise = self.promised[event]
         known = self.delivered.keys() | self.cancelled | self.in_doubt
         if promise.payload not in known and wall_us < promise.due_us:
@@ -128,8 +128,8 @@ class LaterSession:
         """It has its answer first."""
 
 
-class SimLaterClient:
-    """Publishes for later at whichever node runs, and cancels some of it."""
+class SimLaterClient(RandomClient):
+    """Publishes for later, and cancels some of it."""
 
     def __init__(
         self,
@@ -140,30 +140,15 @@ class SimLaterClient:
         topics: Sequence[Topic],
         book: LaterBook,
     ) -> None:
-        self.name = name
+        super().__init__(name, schedule, chance, nodes, chance.randint(*PUBLISHES), PAUSE_S_MAX)
         self.book = book
         self.refused = 0
-        self._schedule = schedule
-        self._chance = chance
-        self._nodes = nodes
         self._topics = topics
-        self._left = chance.randint(*PUBLISHES)
-        self._numbers = count(1)
 
-    @property
-    def done(self) -> bool:
-        return not self._left
-
-    def run(self) -> None:
-        running = [node for node in self._nodes if node.running and not node.stopping and not node.failed]
-        if running:
-            self._left -= 1
-            node = self._chance.choice(running)
-            node.loop.run_on(lambda: self._publish(node))
-            if self._chance.random() < CANCELLED:
-                self._cancel_one()
-        if self._left:
-            self._schedule.at(self._chance.random() * PAUSE_S_MAX, self.run)
+    def act(self, node: SimNode) -> None:
+        node.loop.run_on(lambda: self._publish(node))
+        if self._chance.random() < CANCELLED:
+            self._cancel_one()
 
     def _publish(self, node: SimNode) -> None:
         payload = f"{self.name} {next(self._numbers)}".encode()
@@ -187,7 +172,7 @@ class SimLaterClient:
         if waiting:
             event, promise = self._chance.choice(waiting)
             node = next(each for each in self._nodes if each.node_id == promise.node)
-            if node.running and not node.stopping and not node.failed and node.log.epoch == promise.epoch:
+            if node.takes_clients and node.log.epoch == promise.epoch:
                 node.loop.run_on(lambda: node.loop.create_task(self._cancel(node, event, promise)))
 
     async def _cancel(self, node: SimNode, event: EventId, promise: Promise) -> None:

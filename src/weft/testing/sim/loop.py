@@ -1,7 +1,7 @@
 """A node's clock, and an asyncio event loop that lives in virtual time: what runs on it is what runs in a real node.
 
 Every life of a node has a loop of its own. It reads the node's own clock, and it dies with the node: what was planned
-on it does not happen any more. Threads are work that is done at some later moment.
+on it no longer happens. Threads are work that is done at some later moment.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._chance = chance
         self.lag_s_max = lag_s_max
         self._ready: deque[asyncio.Handle] = deque()
-        self._is_planned = False  # a run of what is ready
+        self._is_planned = False  # a run of ready callbacks
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._heard_s = 0.0  # when the last call of a thread arrives
         self._timers_left = 0.0
@@ -89,7 +89,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             action()
 
     def die(self) -> None:
-        """End what runs on it, in no time. Nobody hears of it: who owns the loop has seen to that."""
+        """End everything that runs on it, at once. Nobody is told: the owner of the loop has made sure of that."""
         self._dying = True
         for _ in range(FAREWELLS_MAX):
             if not self._tasks:

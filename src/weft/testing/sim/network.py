@@ -26,9 +26,9 @@ from weft.wire.rpc import Metadata, RpcError, StatusCode
 Edge: TypeAlias = tuple[NodeId, NodeId]
 Handlers: TypeAlias = Mapping[str, Callable[[AcceptedCall], Awaitable[None]]]
 BACKLOG_S_MAX: Final = 1.0  # of a link that is called well
-NOTICE_S_MAX: Final = 0.1  # until an end hears of a break
+NOTICE_S_MAX: Final = 0.1  # until an end notices a break
 SILENT_S_MAX: Final = 20.0  # the same, if nobody says so: then only HTTP/2's pings find out
-UNANSWERED_S: Final = 3600.0  # a dial into the void; whoever dials gives up before
+UNANSWERED_S: Final = 3600.0  # a dial into the void; the dialler gives up before
 
 
 @dataclass(slots=True)
@@ -131,7 +131,7 @@ class Network:
             connection.break_()
 
     def gone(self, host: Host) -> None:
-        """The process has ended: its connections break, and it does not notice anything any more."""
+        """The process has ended: its connections break, and it notices nothing any longer."""
         for connection in list(host.connections):
             connection.break_()
             connection.leave(host)
@@ -163,7 +163,7 @@ class End:
 
 
 class SimConnection:
-    """PeerChannel for who dialled. ``broken``: nothing arrives any more, whether or not an end has noticed."""
+    """PeerChannel for the dialler. ``broken``: nothing arrives any longer, whether or not an end has noticed."""
 
     def __init__(self, network: Network, link: SimLink | None, source: Host, target: Host) -> None:
         self.broken = False
@@ -225,7 +225,7 @@ class SimConnection:
     # --- the end ---
 
     def close(self) -> None:
-        """By who dialled. What was sent still arrives; then the other end hears that it is over."""
+        """The dialler closes. What was sent still arrives; then the other end learns that it is over."""
         self._lose(self._source, "the channel was closed")
         wait_s = max(self._network.delay_s(), self.arrival_s_max - self._network.schedule.now_s)
         self._network.schedule.at(wait_s, self._closed_by_peer)
@@ -249,7 +249,7 @@ class SimConnection:
             network.schedule.at(wait_s, partial(self._lose, end, "the connection was lost"))
 
     def leave(self, host: Host) -> None:
-        """This end is a process that is no more."""
+        """This end belongs to a process that no longer exists."""
         self._lose(self._source if self._source.host is host else self._target, "the process has ended")
 
     def _lose(self, end: End, reason: str) -> None:

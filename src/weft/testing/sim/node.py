@@ -51,7 +51,7 @@ LAG_S_MAX: Final = 0.002  # of a loop that has nothing better to do
 
 @dataclass(slots=True)
 class SimGate:
-    """PeerGate: whoever dials is who it says it is."""
+    """PeerGate: every dialler is who it says it is."""
 
     network: Network
     host: Host
@@ -142,6 +142,10 @@ class SimNode:
         self._network = network
         self._truth = truth
         self._on_gone = on_gone
+
+    @property
+    def takes_clients(self) -> bool:
+        return self.running and not self.stopping and not self.failed
 
     @property
     def broker(self) -> Broker:

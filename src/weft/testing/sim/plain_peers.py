@@ -61,7 +61,7 @@ class PlainPeer:
         self._network = network
         self.gone = False
         self.lost: set[int] = set()  # events that did not arrive the first time
-        self.forgotten: set[int] = set()  # events that it can send no more
+        self.forgotten: set[int] = set()  # events that it can no longer send
         self._dice = dice
         self._loses = dice.choice([0.0, 0.1, 0.3])
         self._goes_back = dice.random() < 0.5
@@ -131,7 +131,7 @@ class PlainPeer:
         call.write_nowait(write_peer_message(message))
 
     def _beat(self, call: SimCall) -> None:
-        """PL-03: who is silent for too long counts as gone."""
+        """PL-03: a peer that is silent for too long counts as gone."""
         if self._call is call:
             self._write(call, member_message(membership.Heartbeat(int(self._schedule.now_s * 1e6) + 1)))
             self._schedule.at(BEAT_S, partial(self._beat, call))

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from random import Random
 from typing import Final
 
@@ -15,6 +14,7 @@ from weft.errors import WeftError
 from weft.model import Pattern, Topic, matches, parse_pattern, parse_topic
 from weft.port.errors import NoServer
 from weft.testing.sim.node import SimNode
+from weft.testing.sim.random_client import RandomClient
 from weft.testing.sim.schedule import Schedule, Violation
 
 TOPICS: Final = tuple(map(parse_topic, ("ask.sum", "ask.price")))
@@ -24,7 +24,7 @@ PAUSE_S_MAX: Final = 3.0
 TIMEOUT_S: Final = 4.0
 WORK_S_MAX: Final = 0.5
 REPLIES_MAX: Final = 4
-HEARD_S_MAX: Final = 10.0  # beyond its time-out, for an asker to hear of its end: clocks drift, loops lag
+HEARD_S_MAX: Final = 10.0  # beyond its time-out, until an asker learns of its end: clocks drift, loops lag
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ class SimServer:
     def run(self) -> None:
         """Be somewhere, as far as possible."""
         if not self.serves:
-            running = [node for node in self._nodes if _takes_clients(node)]
+            running = [node for node in self._nodes if node.takes_clients]
             if running:
                 self._join(self._chance.choice(running))
         elif not self.reliable and self._chance.random() < 0.1:
@@ -214,32 +214,18 @@ class SimServer:
         self.node = None
 
 
-class SimAsker:
-    """Asks at whichever node runs, one thing after the other, without waiting for answers."""
+class SimAsker(RandomClient):
+    """Asks."""
 
     def __init__(
         self, name: str, schedule: Schedule, chance: Random, nodes: Sequence[SimNode], book: RequestBook
     ) -> None:
-        self.name = name
-        self._schedule = schedule
-        self._chance = chance
-        self._nodes = nodes
+        asks, pause_s_max = chance.randint(*ASKS), chance.choice([0.05, 0.5, PAUSE_S_MAX])
+        super().__init__(name, schedule, chance, nodes, asks, pause_s_max)
         self._book = book
-        self._left = chance.randint(*ASKS)
-        self._pause_s = chance.choice([0.05, 0.5, PAUSE_S_MAX])
-        self._numbers = count(1)
 
-    @property
-    def done(self) -> bool:
-        return not self._left
-
-    def run(self) -> None:
-        running = [node for node in self._nodes if _takes_clients(node)]
-        if running:
-            self._left -= 1
-            self.ask(self._chance.choice(running), self._chance.choice(TOPICS))
-        if self._left:
-            self._schedule.at(self._chance.random() * self._pause_s, self.run)
+    def act(self, node: SimNode) -> None:
+        self.ask(node, self._chance.choice(TOPICS))
 
     def ask(self, node: SimNode, topic: Topic, timeout_s: float = TIMEOUT_S) -> AskedOnce:
         payload = f"{self.name} {next(self._numbers)}".encode()
@@ -298,7 +284,3 @@ class _OneCall:
 
     def ended(self, error: WeftError) -> None:
         self._asked.ended = self._asked.ended or str(error)
-
-
-def _takes_clients(node: SimNode) -> bool:
-    return node.running and not node.stopping and not node.failed

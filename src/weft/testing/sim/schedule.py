@@ -1,8 +1,4 @@
-"""Virtual time: a heap of what is to happen, and the trace of what did.
-
-Nothing here or elsewhere in the simulation reads a clock. Things planned for the same moment happen in the order in
-which they were planned, so a seed has one course of events.
-"""
+"""Virtual time: a heap of what will happen, and the trace of what did."""
 
 from __future__ import annotations
 
@@ -51,7 +47,7 @@ class Schedule:
         self.now_s = end_s
 
     def fail(self, error: BaseException) -> None:
-        """For who cannot raise because somebody would catch it: the run ends with the first of these."""
+        """For code that cannot raise because somebody would catch it: the run ends with the first of these."""
         self._failure = self._failure or error
 
     def note(self, who: str, what: object) -> None:

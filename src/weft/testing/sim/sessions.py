@@ -20,7 +20,7 @@ from weft.testing.sim.plain_peers import PlainPeer
 from weft.testing.sim.schedule import Schedule, Violation
 from weft.testing.sim.truth import Truth
 
-Answer: TypeAlias = Receipt | WeftError | None  # None: done, for what has no receipt
+Answer: TypeAlias = Receipt | WeftError | None  # None: done, for inputs without a receipt
 Feed: TypeAlias = core.Opened | core.Deliver | core.Assigned | core.Withdrawn | core.Ended
 DELAY_S_MAX: Final = 0.01
 
@@ -80,7 +80,7 @@ class SimSession:
             self.node.clients.publish(self, number, topic, partition, batch, copies)
 
     def _joined(self) -> bool:
-        """Let in, as the first batch comes. A node that is shutting down lets nobody in, and takes no more."""
+        """Let in, when the first batch comes. A node that is shutting down lets nobody in, and accepts no more."""
         if self._draining:
             return False
         if not self._has_joined:
@@ -134,7 +134,7 @@ class SimSession:
         self._leave_when_done()
 
     def drain(self) -> None:
-        """What has not arrived is not taken any more."""
+        """What has not arrived is no longer accepted."""
         self._draining = True
         self._leave_when_done()
 

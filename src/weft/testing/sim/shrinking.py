@@ -83,7 +83,7 @@ def kind_of(failure: str) -> str:
 
 @dataclass(slots=True)
 class Shrinking:
-    """``fails``: how a course ends; empty if all goes well. ``is_over``: there is no more time."""
+    """``fails``: how a course ends; empty if all goes well. ``is_over``: there is no time left."""
 
     fails: Callable[[Course], str]
     is_over: Callable[[], bool]

@@ -203,7 +203,7 @@ class SimSubscriber:
             feed.add_credit(size)
 
     def _restart(self) -> None:
-        """Retention was faster, or a disk was lost. The person in charge decides to go on with what there is."""
+        """Retention was faster, or a disk was lost. The person in charge decides to go on with what exists."""
         assert self.node is not None and self._session is not None, "only who is connected hears that it ended"
         self.restarts += 1
         for key in self._lost(self.node):
@@ -218,7 +218,7 @@ class SimSubscriber:
     # --- at the end ---
 
     def lacks(self, end_of: EndOf) -> str:
-        """What it still has to get; empty if it has everything. Of what it cannot count on, what its node has."""
+        """What it still has to get; empty if it has everything. Of what is not promised, what its node has."""
         if self.node is None:
             return f"{self.name} is not connected"
         there = {(info.stream, info.epoch): info for info in self.node.log.streams()}

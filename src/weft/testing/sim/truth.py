@@ -60,7 +60,7 @@ class Truth:
         self.left: dict[NodeId, int] = {}  # nodes that said goodbye, and in which incarnation
         self.events_delivered = 0
         self.repeating: set[str] = set()  # topics of schedules, whose events are alike
-        self.watchers: list[Callable[[StreamKey, Batch], None]] = []  # hear of what becomes durable at its origin
+        self.watchers: list[Callable[[StreamKey, Batch], None]] = []  # are told of what becomes durable at its origin
 
     # --- what disks have ---
 
@@ -98,7 +98,7 @@ class Truth:
             watcher(key, batch)
 
     def published_plain(self, key: StreamKey, payload: bytes) -> None:
-        """A plain peer is the origin of what it publishes, and has no disk that could be looked at."""
+        """A plain peer is the origin of what it publishes, and has no disk that could be checked."""
         self.streams[key].payloads.append(payload)
         self.streams[key].keys.append(None)
         self.streams[key].times_us.append(-1)  # its home says when it came; not looked at
@@ -144,8 +144,8 @@ class Truth:
             raise Violation(f"receipt {receipt}, but only {copies} nodes ever had it on their disks")
 
     def check_acks(self, node: NodeId, log: Log, positions: Iterable[Position]) -> None:
-        """That what is acknowledged is on the disk, or nowhere any more. What is before the beginning of a copy is not
-        meant: whoever counts copies knows where they begin."""
+        """That what is acknowledged is on the disk, or exists nowhere. What is before the beginning of a copy is not
+        meant: the code that counts copies knows where they begin."""
         for position in positions:
             key = (position.stream, position.epoch)
             if position.stream.origin in self.liars:
@@ -177,7 +177,7 @@ class Truth:
             raise Violation(f"{name_of(key)} at {batch.base_offset}: {found[:3]} is not what its origin has there")
 
     def check_member(self, node: NodeId, heard: NodeState) -> None:
-        """That a node believes of another what that has said of itself, and no more (SEC-06)."""
+        """Check that a node believes about another only what that one has said about itself (SEC-06)."""
         key = (heard.node_id, heard.incarnation, heard.version)
         if heard.node_id == node:
             self.honest.add(node)

@@ -30,8 +30,8 @@ class Flying:
 class Window:
     """What has not been acknowledged for ``timeout_s`` may be sent again, and no longer counts.
 
-    Nor does what a node has sent of streams that it does not serve any more, as routes come and go. That is not to be
-    seen from here, so the bound is a few windows.
+    Nor does what a node has sent of streams that it no longer serves, as routes come and go. That is not to be seen
+    from here, so the bound is a few windows.
     """
 
     def __init__(self, me: NodeId, bytes_max: int, timeout_s: float) -> None:

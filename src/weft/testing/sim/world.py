@@ -67,7 +67,8 @@ class Hardware:
 
 
 class Lacking(Protocol):
-    """Whoever waits for events. ``end_of``: how far there is something of a stream; None: nobody can count on it."""
+    """Something that waits for events. ``end_of``: how far there is something of a stream; None: nobody can count on
+    it."""
 
     def lacks(self, end_of: EndOf) -> str:
         """What it still has to get; empty if it has everything."""
@@ -170,11 +171,7 @@ class World:
         return [node for node in self.nodes.values() if node.running]
 
     def end_of(self, key: StreamKey) -> int | None:
-        """How far there is something of a stream for everybody who wants it; None: nobody can count on it.
-
-        All there ever was if its origin is there; what others have of it if the origin is gone. But of a log that was
-        lost with its disk, by a node that is back, there may be copies that nobody asks for.
-        """
+        """How far there is something of a stream for all subscribers; None: nobody can count on it."""
         stream, epoch = key
         node = self.nodes.get(stream.origin)
         if node is None or (node.running and node.log.epoch == epoch):
@@ -201,7 +198,8 @@ class World:
         return begins_later
 
     def disagreement(self) -> str:
-        """Which link is missing, or who does not know of all running nodes exactly what they say of themselves."""
+        """Which link is missing, or which node does not know of all running nodes exactly what they say about
+        themselves."""
         truth = {node.node_id: node.members.own for node in self.running}
         for node in self.running:
             if missing := self._missing_link(node):
@@ -256,14 +254,14 @@ class World:
         return found
 
     def remembered(self, group: str) -> str:
-        """Who has not forgotten a group that nobody uses; empty if everybody has."""
+        """The nodes that have not forgotten a group that nobody uses; empty if all have."""
         for node in self.running:
             if node.broker.group_work.groups.remembers(group) or group in node.log.groups():
                 return f"{node.node_id} remembers group {group}, which nobody uses"
         return ""
 
     def run_until(self, unfinished: Callable[[], str], limit_s: float, step_s: float = 1.0) -> float:
-        """Until nothing is unfinished any more; how long it took. A Violation if it takes too long."""
+        """Run until nothing is unfinished; return how long it took. A Violation if it takes too long."""
         begin_s = self.schedule.now_s
         while found := unfinished():
             if self.schedule.now_s - begin_s >= limit_s:

@@ -1,5 +1,5 @@
-"""The service for operators: what the node says of itself, of its peers, of groups, of where a topic goes, of API keys;
-and how to make and revoke those, and to have the node leave."""
+"""The service for operators: what the node says about itself, its peers, groups, the way of a topic and API keys. It
+also makes and revokes API keys, and makes the node leave."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ from weft.wire.mesh import mesh_pb2 as pb
 
 
 class Answers(Protocol):
-    """What the node knows. Raises WeftError for what cannot be meant."""
+    """What the node knows. Raises WeftError for a request that makes no sense."""
 
     async def status(self) -> pb.StatusReply: ...
 
     def peers(self, room: PageRoom, after: str) -> pb.PeersReply:
-        """As far as there is room, after the node of this name."""
+        """The peers whose names come after this one, as many as fit."""
 
     async def groups(self, group: str, shown: Callable[[str], bool], room: PageRoom, token: bytes) -> pb.GroupsReply:
-        """Those that are shown, as far as there is room, from where the token of the last page says."""
+        """The groups that are ``shown``, as many as fit, beginning where the token of the last page says."""
 
     async def explain(self, topic: Topic, origin: NodeId | None, room: PageRoom, after: str) -> pb.ExplainReply:
-        """As far as there is room, after the node of this name."""
+        """The way of a topic, for the nodes whose names come after this one, as many as fit."""
 
     async def set_group(self, group: str, policy: GroupPolicy) -> None:
-        """Durable when it returns."""
+        """Durable when this returns."""
 
     def leave(self) -> pb.LeaveReply:
-        """Begin to shut down; what is under way is finished, this answer included."""
+        """Begin to shut down; calls under way are finished, including this one."""
 
 
 class KeyAnswers(Protocol):
-    """What the node knows of API keys, and does with them. Raises WeftError for what cannot be meant."""
+    """What the node knows about API keys, and what it does with them. Raises WeftError for a request that makes no
+    sense."""
 
     async def keys(self, key: str, room: PageRoom, after: str) -> pb.KeysReply:
-        """As far as there is room, after the key of this id."""
+        """The keys whose ids come after this one, as many as fit."""
 
     async def create(self, record: bytes, caller: Caller) -> pb.CreateKeyReply:
         """``record`` is JSON from outside."""
@@ -52,7 +53,7 @@ Method = Callable[[Any, Caller], Awaitable[Any]]
 
 
 def admin_methods(answers: Answers) -> dict[str, tuple[Method, Any]]:
-    """By name: what answers, and what it takes."""
+    """The methods by name: what answers each, and the request it takes."""
 
     async def explain(request: pb.ExplainRequest, caller: Caller) -> pb.ExplainReply:
         caller.check_admin("see routes")
@@ -68,7 +69,7 @@ def admin_methods(answers: Answers) -> dict[str, tuple[Method, Any]]:
         return answers.peers(_room(request), read_text_token_untrusted(request.page.token))
 
     async def groups(request: pb.GroupsRequest, caller: Caller) -> pb.GroupsReply:
-        """All that the caller may use. One that is named has to be one of these."""
+        """All groups that the caller may use. If the request names one, the caller has to have the right to it."""
         if request.group:
             caller.check_group(parse_group(request.group))
         return await answers.groups(request.group, caller.may_see_group, _room(request), request.page.token)
@@ -96,7 +97,7 @@ def admin_methods(answers: Answers) -> dict[str, tuple[Method, Any]]:
 
 
 def key_methods(keys: KeyAnswers) -> dict[str, tuple[Method, Any]]:
-    """Likewise, for API keys."""
+    """The methods for API keys, likewise."""
 
     async def known_keys(request: pb.KeysRequest, caller: Caller) -> pb.KeysReply:
         caller.check_admin("see keys")

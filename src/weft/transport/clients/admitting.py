@@ -16,7 +16,7 @@ SCHEME: Final = re.compile(r"bearer +(\S+)", re.IGNORECASE)
 
 
 async def admitted(access: Access, call: ServerCall) -> Caller:
-    """The caller, who may send as much as others from now on; or the end of the call."""
+    """Return the caller, which may send as much as other clients from now on; or end the call."""
     try:
         shown = Shown(call.host, key_untrusted(call.metadata), call.certificate, call.port)
         caller = await access.admit_untrusted(shown)

@@ -1,7 +1,7 @@
 """Calls: requests and replies of one client, both ways, in one stream.
 
-What comes is taken in the turn of the loop in which it comes, and what the node says leaves in the same turn. A client
-that does not read what it is told loses its calls, or its servers: nothing of them is kept for later.
+Messages are handled in the turn of the loop in which they come, and the node's answers leave in the same turn. A client
+that does not read its messages loses its calls or its servers: nothing is kept for later.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.calls import check_headers
 
-UNSENT_BYTES_MAX: Final = 16 * MIB  # that a client does not read: then it gets nothing more
-EVENT_CHARS_MAX: Final = 512  # of where a reply is kept
+UNSENT_BYTES_MAX: Final = 16 * MIB  # unread by the client: then it gets nothing more
+EVENT_CHARS_MAX: Final = 512  # of the place where a reply is kept
 
 
 class CallStream:
@@ -118,7 +118,7 @@ class CallStream:
             raise failure_of(self._failure) from None
 
     async def _read(self) -> None:
-        """Read how it begins; from then on messages come by themselves, and only the end is waited for."""
+        """Read the first message. From then on messages are handled as they come, and this only waits for the end."""
         failure: WeftError | None = None
         try:
             data = await self._call.read()
@@ -213,7 +213,7 @@ def _read_question_untrusted(ask: pb.CallsAsk) -> Question:
 
 
 def _read_answer_untrusted(answer: pb.CallsAnswer) -> Reply:
-    """One that is too large is refused by an answer that says so: the asker must not wait for it in vain."""
+    """Read a reply. One that is too large becomes a refusal that says so, so that the asker does not wait in vain."""
     headers = dict(answer.headers)
     check_headers(headers)
     if len(answer.payload) > CALL_PAYLOAD_BYTES_MAX:

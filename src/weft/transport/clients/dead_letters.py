@@ -1,7 +1,7 @@
 """Dead letters for clients: what a group's readers could not handle, listed and dropped.
 
-Every node has the dead letters of every group. Whoever may use a group sees its letters of topics that it may subscribe
-to: these events it could have read anyway, and could have refused as a member of the group.
+Every node has the dead letters of every group. A caller that may use a group sees its letters of topics that the caller
+may subscribe to: it could have read these events anyway, and refused them as a member of the group.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DeadLetterQueries:
         self._node = node
 
     async def letters(self, request: pb.DeadLettersRequest, caller: Caller) -> pb.DeadLettersReply:
-        """In the order in which nodes wrote them, node by node."""
+        """List the letters in the order in which nodes wrote them, node by node."""
         await check_group(self._node.groups, caller, request.group)
         wanted = parse_event_id(request.event) if request.event else None
         after = _read_token_untrusted(request.page.token)
@@ -65,9 +65,10 @@ class DeadLetterQueries:
         return pb.DropDeadLettersReply()
 
     async def _left(self, group: str, caller: Caller) -> AsyncIterator[tuple[EventId, DeadLetter]]:
-        """Where each letter is, and the letter: of every event the first one, unless it was dropped."""
+        """Yield each letter and where it is. Of several letters for one event only the first counts, unless it was
+        dropped."""
         topic = self._node.dead_topic(group)
-        gone: set[EventId] = set()  # dropped, or told already
+        gone: set[EventId] = set()  # dropped, or yielded already
         async for _, event in self._events(topic):
             found = read_letter_untrusted(event)
             if isinstance(found, EventId):
@@ -80,7 +81,7 @@ class DeadLetterQueries:
                     yield place, found
 
     async def _events(self, topic: str) -> AsyncIterator[tuple[EventId, Event]]:
-        """All that this node has of a topic; others have their turn in between."""
+        """Yield all events that this node has of a topic; between pieces, others have their turn."""
         log = self._node.log
         for info in sorted(log.streams(Pattern(topic)), key=lambda each: (each.stream, each.epoch)):
             place = info.start

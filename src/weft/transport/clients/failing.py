@@ -1,5 +1,5 @@
-"""How a call ends. As a whole it fails with a gRPC status, and the same ``Error`` that streams carry in its trailing
-metadata (``weft-error-bin``), so that programs need not read the sentence."""
+"""How calls fail. A call fails as a whole with a gRPC status. Its trailing metadata (``weft-error-bin``) has the same
+``Error`` that streams carry, so that programs need not read the sentence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from weft.wire.rpc import RpcError, StatusCode
 
 ERROR_METADATA: Final = "weft-error-bin"
 
-# Of calls that fail as a whole. RESOURCE_EXHAUSTED is gRPC's own word for a message over its limit, so not ours.
+# For calls that fail as a whole. RESOURCE_EXHAUSTED is what gRPC itself says of a message over its limit, so we do not
+# use it.
 STATUSES: Final = {
     pb.ERROR_UNSPECIFIED: StatusCode.UNKNOWN,
     pb.ERROR_BAD_REQUEST: StatusCode.INVALID_ARGUMENT,
@@ -44,14 +45,14 @@ STATUSES: Final = {
 
 
 def failure_of(error: WeftError) -> RpcError:
-    """What a handler raises to end its call with this error."""
+    """What a handler raises so that its call ends with this error."""
     message = error_message(error)
     metadata = ((ERROR_METADATA, message.SerializeToString()),)
     return RpcError(STATUSES[message.code], str(error)[:ERROR_TEXT_CHARS_MAX], metadata)
 
 
 async def cancelled(*tasks: asyncio.Task[None] | None) -> None:
-    """End what a stream has begun. A task that has failed by itself had a bug, which is raised."""
+    """Cancel the tasks that a stream has begun. A task that failed by itself had a bug, which is raised here."""
     begun = [task for task in tasks if task is not None]
     for task in begun:
         task.cancel()

@@ -1,4 +1,4 @@
-"""What a Fetch reads: ranges of streams, one after the other, as much at a time as makes one reply."""
+"""What a Fetch reads: ranges of streams, one after the other, in pieces that fill one reply each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READ_AT_ONCE_BYTES: Final = 1 * MIB  # in one turn of the loop: a millisecond if
 
 
 class WantedRange(NamedTuple):
-    """Offsets of one stream; ``end`` is not among them."""
+    """Offsets of one stream, up to but not including ``end``."""
 
     stream: Stream
     epoch: Epoch
@@ -39,7 +39,7 @@ class Piece(NamedTuple):
 
 
 def read_ranges_untrusted(request: pb.FetchRequest) -> list[WantedRange]:
-    """What is asked for, in its order."""
+    """Read which ranges are asked for, in their order."""
     if len(request.more) >= FETCH_RANGES_MAX:
         raise TooLarge("too many ranges in one fetch", have=len(request.more) + 1, limit=FETCH_RANGES_MAX)
     return [_read_range_untrusted(each) for each in (request, *request.more)]
@@ -54,13 +54,13 @@ def _read_range_untrusted(asked: pb.FetchRequest | pb.FetchRange) -> WantedRange
 
 
 class RangesReading:
-    """Where a Fetch is. ``number`` is the range that is read next: all before it have come to their end."""
+    """How far a Fetch has come. ``number`` is the range that is read next: all ranges before it are finished."""
 
     def __init__(self, ranges: Sequence[WantedRange], bytes_max: int) -> None:
         self._ranges = ranges
         self._bytes_max = bytes_max
         self._next = ranges[0].first
-        self._ahead: list[bytes] = []  # read, and too much for the reply before
+        self._ahead: list[bytes] = []  # read already, but too much for the last reply
         self.number = 0
 
     @property
@@ -68,7 +68,7 @@ class RangesReading:
         return self.number >= len(self._ranges)
 
     async def next(self, log: Log, history: History | None) -> list[Piece]:
-        """As much as makes one reply; nothing at the end. What the log no longer has comes from archive tables."""
+        """Read enough for one reply; nothing at the end. What the log no longer has comes from archive tables."""
         while not self.is_over:
             pieces = await self.read(log, history)
             if pieces or self.is_over:
@@ -76,7 +76,7 @@ class RangesReading:
             stream, epoch, first, end = self._ranges[self.number]
             until = is_archived(log, history, (stream, epoch), self._next)
             if until is None:
-                continue  # so many ranges had nothing in them
+                continue  # this many ranges had nothing in them
             assert history is not None, "there is a table"
             found = await history.read((stream, epoch), self._next, min(until, end), self._bytes_max)
             if found.batches:
@@ -84,14 +84,14 @@ class RangesReading:
                 self._read_up_to(end_offset(found.batches[-1]))
                 return [piece]
             if found.goes_on is None and self._next == first:
-                log.info(stream, epoch)  # raises that there is no such stream, unless it has come meanwhile
+                log.info(stream, epoch)  # raises an error if there is no such stream, unless it has come meanwhile
             self._read_up_to(end if found.goes_on is None else found.goes_on)
         return []
 
     async def read(self, log: Log, history: History | None) -> list[Piece]:
-        """The same out of the log, of so many ranges that others are not kept waiting; they have their turn in between.
-        Nothing, too, where an archive table is to be read. What is wrong with a range is raised when nothing comes
-        before it."""
+        """Do the same from the log only, for as many ranges as one turn of the loop allows; others have their turn in
+        between. Nothing also where an archive table has to be read. An error in a range is raised once everything
+        before it was returned."""
         pieces: list[Piece] = []
         room, read_bytes = self._bytes_max, 0
         for _ in range(LOOK_STREAMS_AT_ONCE):
@@ -106,7 +106,7 @@ class RangesReading:
                 stored = self._ahead or self._read_some(log, min(room, READ_AT_ONCE_BYTES))
             except WeftError:
                 if pieces:
-                    break  # the next reply tells it
+                    break  # the next reply raises it
                 raise
             size = sum(map(len, stored))
             goes_on = bool(pieces) and pieces[-1].number == self.number
@@ -131,7 +131,7 @@ class RangesReading:
         return log.read(stream, epoch, self._next, end, bytes_max) if self._next < end else []
 
     def _read_up_to(self, offset: int) -> None:
-        """This range is read up to here; the next one is next if that is its end."""
+        """Note that this range is read up to here, and go on to the next range at its end."""
         self._next = offset
         if offset >= self._ranges[self.number].end:
             self.number += 1
@@ -140,9 +140,10 @@ class RangesReading:
 
 
 def reply_parts(pieces: Sequence[Piece], columns: list[str], done: int | None) -> tuple[bytes, bytes | memoryview]:
-    """FetchReply, to be sent one part after the other. ``done``: of several ranges, so many are read to their end."""
+    """Encode a FetchReply as two parts to be sent one after the other. ``done``: how many of several ranges are
+    finished."""
     if columns:
-        from weft.transport.clients.projection import projected  # with Arrow
+        from weft.transport.clients.projection import projected  # imports Arrow
 
         return b"", projected(pieces, columns, done)
     numbers = [] if done is None else [piece.number for piece in pieces for _ in piece.stored]

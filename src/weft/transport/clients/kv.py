@@ -1,7 +1,7 @@
 """The calls of ``Mesh`` about buckets of keys and values (CON-05).
 
-Rights are those to the topic ``kv.<bucket>``: who may subscribe to it may read the bucket, who may publish to it may
-write it. Settings of a bucket need the right to administer.
+The rights to the topic ``kv.<bucket>`` count: a caller that may subscribe to it may read the bucket, and one that may
+publish to it may write the bucket. Changing a bucket's settings takes the right to administer.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from weft.wire.mesh import mesh_pb2 as pb
 
 PAGE_BYTES: Final = 1 * MIB  # of values in one reply
 WATCH_BYTES: Final = 256 * KIB  # of values in one message to a watcher
-EVENT_BYTES: Final = 512  # of an entry in the log beside its value, about
+EVENT_BYTES: Final = 512  # what an entry costs in the log beside its value, roughly
 
 STATES: Final = {State.PUT: pb.KV_PUT, State.DELETED: pb.KV_DELETED, State.EXPIRED: pb.KV_EXPIRED}
 
 
 class KvCalls:
-    """What a method raises ends its call."""
+    """An error that a method raises ends its call."""
 
     def __init__(self, node: MeshNode, store: KeyValueStore, access: Access) -> None:
         self._access = access
@@ -75,7 +75,7 @@ class KvCalls:
         return pb.KvHistoryReply(items=map(item_message, items))
 
     async def buckets(self, request: pb.KvBucketsRequest, caller: Caller) -> pb.KvBucketsReply:
-        """Those that the caller may read: the rest are none of its business."""
+        """List the buckets that the caller may read, and hide the rest."""
         found = [
             each
             for each in await self._store.buckets()
@@ -89,7 +89,8 @@ class KvCalls:
         )
 
     async def watch(self, request: pb.KvWatchRequest, call: ServerCall, caller: Caller) -> None:
-        """A watcher that does not read holds one message; what changes meanwhile is told as it is by then."""
+        """Send changes to a watcher. While it does not read, one message is held for it; a key that changes meanwhile
+        is sent with its latest value."""
         usage = self._node.quotas.usage(caller)
         try:
             bucket = self._readable(request.bucket, caller)

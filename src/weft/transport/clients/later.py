@@ -1,6 +1,7 @@
-"""The calls of ``Mesh`` about events that wait for a later time (CON-03). To publish one is a batch of ``Publish``.
+"""The calls of ``Mesh`` about events that wait for a later time (CON-03). They are published through ``Publish``, in
+batches.
 
-A waiting event belongs to who published it: its owner sees and cancels it, and so do those who administer.
+A waiting event belongs to its publisher. The owner can see and cancel it, and so can administrators.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class LaterCalls:
 
 
 def _whose(caller: Caller) -> str | None:
-    """Whose events a caller may see: None stands for everybody's."""
+    """Whose events a caller may see; None means everybody's."""
     caller.check()
     return None if caller.acl.admin else caller.owner
 

@@ -1,7 +1,7 @@
 """Events as messages of their own, for clients that have ``mesh.proto`` and no Arrow: Go, Java, JavaScript, and others.
 
-The mesh knows batches only. What such a client publishes becomes a batch here, and what it is delivered is taken out of
-one here, in pieces that every gRPC client takes.
+The mesh knows batches only. Here the events of such a client become batches, and batches become events for it, in
+pieces small enough for every gRPC client.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from weft.port.errors import TooLarge
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.streams import stream_ref
 
-PUBLISH_EVENTS_MAX: Final = 1_000  # in one message: a millisecond of the loop
+PUBLISH_EVENTS_MAX: Final = 1_000  # in one message: one millisecond of the loop
 DELIVERED_EVENTS_MAX: Final = 1_000  # likewise
-DELIVERED_BYTES: Final = 256 * KIB  # a message ends once it has so much: most clients take 4 MiB, unless told otherwise
+DELIVERED_BYTES: Final = 256 * KIB  # a message is full at this size: most clients take 4 MiB by default
 
 
 def read_events_untrusted(message: pb.PublishEvents, producer: bytes, now_us: int) -> Batch:
-    """The batch that a client means. ``producer``: of its stream, empty if it has none."""
+    """Make the batch that a client means. ``producer``: that of its stream, empty if it has none."""
     events = message.events
     if not events:
         raise UsageError("there are no events to publish")
@@ -57,7 +57,7 @@ class Unpacking:
         return self._left <= 0
 
     def next_message(self) -> bytes:
-        """A SubscribeReply with the next events: at least one, and few enough for one turn of the loop."""
+        """Encode a SubscribeReply with the next events: at least one, and few enough for one turn of the loop."""
         piece = pb.StreamEvents(
             stream=stream_ref(self._delivered.stream, self._delivered.epoch), tries=self._delivered.tries
         )

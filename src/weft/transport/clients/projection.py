@@ -1,4 +1,4 @@
-"""Some columns of stored batches, for a fetch that does not want all."""
+"""Some columns of stored batches, for a fetch that does not want all of them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Run(NamedTuple):
 
 
 def projected(pieces: Iterable[Piece], columns: Sequence[str], done: int | None) -> bytes:
-    """FetchReply with the rows within the ranges, only these columns. What follows each other is one Arrow IPC stream:
-    each costs either side as much as a thousand events."""
+    """Encode a FetchReply with the rows within the ranges, and only these columns. Rows that follow each other share
+    one Arrow IPC stream, because each stream costs either side as much as a thousand events."""
     reply = pb.FetchedBatches(ranges_done=done or 0)
     for run in _runs(pieces, columns):
         rows = run.rows[0] if len(run.rows) == 1 else pa.concat_batches(run.rows)

@@ -1,11 +1,11 @@
 """Publish: one stream per client, batches in, receipts out.
 
-Nothing waits in between: a message is taken in the turn of the loop in which it comes, and the receipts of a sync leave
-in the turn in which it ends, as one message. A stream is not read while too much is owed, or while its client does not
-read what it is told.
+Nothing waits in between: a message is handled in the turn of the loop in which it comes, and the receipts of a sync
+leave in the turn in which it ends, as one message. A stream is not read while too many receipts are owed, or while its
+client does not read them.
 
-Few bytes may claim to be many when they are not compressed. What would hold up the event loop is checked a little in
-each of its turns, one stream after the other, and large batches in a thread.
+A few compressed bytes may expand to very many. Batches that would hold up the event loop are checked a few in each of
+its turns, one stream after the other, and large batches in a thread.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.rpc import RpcError
 
 CHECKED_AT_ONCE_BYTES_MAX: Final = 1 * MIB  # uncompressed, of one message or one turn: about a millisecond
-BATCH_COST_BYTES: Final = 4 * KIB  # what a batch costs beside its bytes: so no more than 256 of them at once, 5 ms
-PUBLISH_BATCHES_MAX: Final = 1024  # in one message of a client; each one is answered by itself
-NAMED_EVENTS_MAX: Final = 1_000  # of a batch in which all events that break a schema are looked for, not the first
-PUBLISH_PART: Final = 2  # of what its caller may hold, a stream gets half: another one goes on when it is held up
-TOPICS_KEPT_MAX: Final = 16_384  # of one stream, that need no second look: 1.5 MiB
+BATCH_COST_BYTES: Final = 4 * KIB  # what a batch costs beside its bytes: at most 256 batches at once, 5 ms
+PUBLISH_BATCHES_MAX: Final = 1024  # in one message of a client; each batch is answered by itself
+NAMED_EVENTS_MAX: Final = 1_000  # of a larger batch, only the first event that breaks a schema is named
+PUBLISH_PART: Final = 2  # a stream gets half of what its caller may hold, so another one goes on while it is held up
+TOPICS_KEPT_MAX: Final = 16_384  # topics of one stream that are already checked: 1.5 MiB
 
 
 class PublishStream:
@@ -52,7 +52,7 @@ class PublishStream:
     def __init__(
         self, node: MeshNode, later: LaterStore, caller: Caller, call: ServerCall, checking: asyncio.Lock
     ) -> None:
-        """``checking``: of all streams, for what takes long to check."""
+        """``checking``: the queue, shared by all streams, for what takes long to check."""
         self._node = node
         self._later = later
         self._checking = checking
@@ -62,15 +62,15 @@ class PublishStream:
         self._owed: dict[int, int] = {}  # request -> bytes of its batch
         self._producer = b""
         self._owner = caller.owner
-        self._open_to: dict[str, Topic] = {}  # topics with nothing in the way: the caller has the right, no schema
-        self._open_under: tuple[object, object] = (None, None)  # by these rights and rules
+        self._open_to: dict[str, Topic] = {}  # topics to which the caller may publish, and which have no schema
+        self._open_under: tuple[object, object] = (None, None)  # the rights and rules that this is based on
         self._usage = node.quotas.usage(caller)
         self._loop = asyncio.get_running_loop()
         self._holding = node.held.holding(caller.who, Use.PUBLISH, PUBLISH_PART)
-        self._pause: asyncio.Task[None] | None = None  # while nothing is read, because there is much to do, or no room
+        self._pause: asyncio.Task[None] | None = None  # while nothing is read, because there is much to do or no room
         self._over = False  # nothing more will be read
-        self._settled = asyncio.Event()  # it is over, and nothing is owed
-        self._failure: WeftError | None = None  # what the stream ends with
+        self._settled = asyncio.Event()  # the stream is over, and nothing is owed
+        self._failure: WeftError | None = None  # the error that the stream ends with
 
     # --- what the node says --------------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class PublishStream:
         self._end(ShuttingDown("this node is shutting down", node=self._node.node_id))
 
     def expel(self, error: WeftError) -> None:
-        """The caller may publish no more: what is owed goes out, then the stream ends with this."""
+        """The caller may publish no more: the receipts owed go out, then the stream ends with this error."""
         self._end(error)
 
     def _settle(self, requests: Sequence[int]) -> None:
@@ -117,7 +117,7 @@ class PublishStream:
             raise failure_of(self._failure) from None
 
     async def _read(self) -> None:
-        """Read how it begins; from then on messages come by themselves, and only the end is waited for."""
+        """Read the first message. From then on messages are handled as they come, and this only waits for the end."""
         failure: WeftError | None = None
         try:
             data = await self._call.read()
@@ -136,7 +136,7 @@ class PublishStream:
         if len(request.open.producer_id) not in (0, PRODUCER_BYTES):
             raise BadMeshMessage("a producer id is 16 bytes", have=len(request.open.producer_id))
         self._producer = request.open.producer_id
-        self._node.join(self)  # refused only now: many clients do not understand an end before they have said anything
+        self._node.join(self)  # not refused earlier: many clients do not understand an end before their first message
         opened = pb.PublishOpened(
             node_id=self._node.node_id,
             epoch=self._node.log.epoch,
@@ -172,7 +172,7 @@ class PublishStream:
                     )
             case _:
                 raise BadMeshMessage("after open, a publish stream carries batches")
-        taken = [(message, message.batch) for message in messages]  # protobuf makes a copy of it at every look
+        taken = [(message, message.batch) for message in messages]  # protobuf makes a copy of the batch at every access
         self._owe({message.request: len(data) for message, data in taken}, len(taken))
         self._forget_if_changed()
         cost = 0
@@ -184,7 +184,7 @@ class PublishStream:
                 self._take_batch(message, data)
 
     def _owe(self, sizes: Mapping[int, int], count: int) -> None:
-        """An answer to each of so many requests, of so many bytes."""
+        """Note that ``count`` requests of these sizes are owed an answer."""
         if len(sizes) < count or not sizes.keys().isdisjoint(self._owed.keys()):
             raise BadMeshMessage("two batches with one request number")
         self._owed.update(sizes)
@@ -217,7 +217,7 @@ class PublishStream:
         return bound_producer(producer, self._owner)
 
     def _publish(self, message: pb.PublishBatch | pb.PublishEvents, topic: Topic, batch: Batch) -> None:
-        """Once its events have passed the checks of the topic's schema, if it has one."""
+        """Publish a batch once its events have passed the checks of the topic's schema, if there is one."""
         checks = self._node.checks
         if topic in self._open_to or not checks.applies(topic):
             self._publish_checked(message, topic, batch)
@@ -225,7 +225,7 @@ class PublishStream:
 
         def checked(broken: Mapping[int, SchemaBroken]) -> None:
             if not self._node.serves(self):
-                return  # it has left meanwhile
+                return  # the stream has ended meanwhile
             if broken:
                 (_, first), *others = broken.items()
                 self.refused(message.request, first.with_others(dict(others)))
@@ -256,13 +256,13 @@ class PublishStream:
         except WeftError as error:
             self.refused(message.request, error)
         else:
-            self._forget_if_changed()  # it took a while
+            self._forget_if_changed()  # the checks took a while
             self._publish(message, topic, batch)
 
     # --- where it may publish ------------------------------------------------------------------------------------
 
     def _check(self, message: pb.PublishBatch | pb.PublishEvents) -> Topic:
-        """The topic, if the caller may publish there now."""
+        """Return the topic, if the caller may publish there now."""
         self._node.check_open()
         topic = self._open_to.get(message.topic)
         if topic is None:
@@ -272,7 +272,7 @@ class PublishStream:
         return topic
 
     def _look_untrusted(self, name: str) -> Topic:
-        """Is asked once for each topic, as long as neither rights nor schemas change."""
+        """Check a topic thoroughly. This runs once per topic, as long as neither rights nor schemas change."""
         topic = read_topic_untrusted(name)
         self._caller.check_publish(topic)
         if not self._node.checks.applies(topic):
@@ -282,7 +282,8 @@ class PublishStream:
         return topic
 
     def _forget_if_changed(self) -> None:
-        """Before a batch is looked at that comes later than others did."""
+        """Forget the checked topics if rights or schemas have changed. Called before a batch that was not read in this
+        turn."""
         rights, rules = self._caller.rights, self._node.checks.rules
         if rights is not self._open_under[0] or rules is not self._open_under[1]:
             self._open_under = rights, rules
@@ -295,7 +296,7 @@ class PublishStream:
         return self._holding.is_full or self._call.is_full
 
     async def _catch_up(self) -> None:
-        """Until everything that came is checked, and there is room for more."""
+        """Wait until everything that came is checked, and there is room for more."""
         try:
             await self._check_rest()
             while self._is_full():
@@ -306,7 +307,7 @@ class PublishStream:
                     await room.wait()
                 await self._check_rest()  # of what was on its way
         except RpcError:
-            return  # the call is over, and whoever reads sees that
+            return  # the call is over, and the task that reads it sees that
         self._pause = None
         self._call.release()
 
@@ -318,7 +319,7 @@ class PublishStream:
             await asyncio.sleep(0)
 
     async def _check_some(self) -> None:
-        """One large batch, or as many small ones as fit a turn of the loop."""
+        """Check one large batch, or as many small ones as fit into one turn of the loop."""
         cost = 0
         while self._unchecked:
             message, data = self._unchecked[0]

@@ -1,4 +1,5 @@
-"""The calls of ``Mesh`` that look or move once: Fetch, Positions, Commit, DropGroup, Topics, Trace, Whoami."""
+"""The calls of ``Mesh`` that ask for something or move something once: Fetch, Positions, Commit, DropGroup, Topics,
+Trace, Whoami."""
 
 from __future__ import annotations
 
@@ -39,13 +40,13 @@ from weft.transport.grpc.calls import ServerCall
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.streams import read_position_untrusted, stream_ref
 
-TRACE_GROUPS_MAX: Final = 256  # told with one event
+TRACE_GROUPS_MAX: Final = 256  # listed with one event
 TRACEPARENT_CHARS_MAX: Final = 256
-REPLY_BYTES: Final = 1 * MIB  # of a fetch that does not say
+REPLY_BYTES: Final = 1 * MIB  # of a fetch that sets no size
 
 
 class Queries:
-    """What a method raises ends its call."""
+    """An error that a method raises ends its call."""
 
     def __init__(self, node: MeshNode) -> None:
         self._node = node
@@ -53,7 +54,8 @@ class Queries:
     # --- a range of a stream -------------------------------------------------------------------------------------
 
     async def fetch(self, request: pb.FetchRequest, call: ServerCall, caller: Caller) -> None:
-        """The next part is read when the one before it has left, and the caller holds not too much otherwise."""
+        """Send the ranges part by part. The next part is read when the last one has left, and while the caller holds
+        not too much."""
         with closing(self._node.held.holding(caller.who, Use.FETCH)) as holding:
             await self._fetch(request, call, caller, holding)
 
@@ -117,7 +119,7 @@ class Queries:
         return [pb.Member(node_id=each.node_id, addresses=each.addresses) for each in self._node.members()]
 
     def _place_of(self, known: Known, group: str, timestamp_us: int | None) -> tuple[pb.PositionsOfStream, int]:
-        """And how many bytes of batches were read for it."""
+        """Find the place, and how many bytes of batches were read for it."""
         archived, size = known.archived, 0
         if known.info is not None:
             place, size = self._place(known.info, group, timestamp_us)
@@ -134,7 +136,7 @@ class Queries:
         return place, size
 
     def _place(self, info: StreamInfo, group: str, timestamp_us: int | None) -> tuple[pb.PositionsOfStream, int]:
-        """Likewise."""
+        """Do the same for a stream that the log has."""
         log = self._node.log
         first_us, size = _first_timestamp_us(log, info)
         place = pb.PositionsOfStream(
@@ -154,7 +156,7 @@ class Queries:
         return place, size
 
     async def topics(self, request: pb.TopicsRequest, caller: Caller) -> pb.TopicsReply:
-        """Of those that match, the ones the caller may subscribe to: the rest are none of its business."""
+        """List the matching topics that the caller may subscribe to, and hide the rest."""
         pattern = read_pattern_untrusted(request.pattern)
         room = PageRoom.wanted(limit_of(request.page if request.HasField("page") else None))
         after = read_text_token_untrusted(request.page.token)
@@ -165,7 +167,8 @@ class Queries:
         )
 
     async def trace(self, request: pb.TraceRequest, caller: Caller) -> pb.TraceReply:
-        """Whoever may read the topic may know the way of its events; of others it sees what it may see otherwise."""
+        """Show the way of an event to a caller that may read its topic. What it shows of groups and nodes depends on
+        the caller's other rights."""
         place = read_position_untrusted(request.event)
         event = EventId(place.stream, place.epoch, place.offset)
         caller.check_subscribe(Pattern(event.stream.topic))
@@ -208,7 +211,8 @@ class Queries:
                 reply.groups.add(group=name, handled=position > event.offset)
 
     async def whoami(self, request: pb.WhoamiRequest, caller: Caller) -> pb.WhoamiReply:
-        """Who is calling; refused as a publish would be if it may not publish to the topics that it asks about."""
+        """Say who is calling. If the caller may not publish to the topics that it asks about, refuse as a publish would
+        be refused."""
         if len(request.publish_to) > WHOAMI_TOPICS_MAX:
             raise TooLarge("too many topics in one message", have=len(request.publish_to), limit=WHOAMI_TOPICS_MAX)
         for topic in request.publish_to:
@@ -218,7 +222,7 @@ class Queries:
     # --- groups --------------------------------------------------------------------------------------------------
 
     async def commit(self, request: pb.CommitRequest, caller: Caller) -> pb.CommitReply:
-        """Whoever may use the group and read all these topics may say how far it has read them."""
+        """Move a group. The caller must have the right to use the group and to read all these topics."""
         try:
             self._node.check_open()
             positions = await self._positions_untrusted(request, caller)
@@ -242,8 +246,8 @@ class Queries:
             return pb.DropGroupReply(error=error_message(error))
 
     async def _positions_untrusted(self, request: pb.CommitRequest, caller: Caller) -> tuple[Position, ...]:
-        """Some in each turn of the loop. A group is not put where there is nothing: it would only fail later, far from
-        the mistake."""
+        """Read the positions, some in each turn of the loop. A position where the log has nothing is refused here; it
+        would fail later, far from the mistake."""
         check_position_count(len(request.positions))
         history = self._node.history
         found: list[Position] = []
@@ -261,7 +265,8 @@ class Queries:
 
 
 def _first_timestamp_us(log: Log, info: StreamInfo) -> tuple[int, int]:
-    """And the bytes that were read. 0 if the stream is empty, or damaged where it begins: who reads it is told."""
+    """Find the first timestamp, and count the bytes that were read. 0 if the stream is empty, or damaged where it
+    begins; readers get that error."""
     try:
         stored = log.read(info.stream, info.epoch, info.start, bytes_max=1)
     except (EventsLost, PositionExpired):
@@ -274,8 +279,8 @@ def _moment(moment: Moment) -> pb.TraceMoment:
 
 
 async def _reply_parts(pieces: list[Piece], columns: list[str], done: int | None) -> tuple[bytes, bytes | memoryview]:
-    """Stored batches leave as they are. To take columns out of them is work for a thread: Arrow lets go of the
-    interpreter meanwhile."""
+    """Stored batches leave as they are. Taking columns out of them is done in a thread, because Arrow releases the GIL
+    meanwhile."""
     if columns:
         return await asyncio.to_thread(reply_parts, pieces, columns, done)
     return reply_parts(pieces, columns, done)

@@ -1,6 +1,7 @@
 """The calls of ``Mesh`` about schedules (CON-03).
 
-Who may publish to a topic may have a schedule publish there, and the schedule stops when its owner loses that right.
+A caller that may publish to a topic may have a schedule publish there. The schedule stops when its owner loses that
+right.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class ScheduleCalls:
 
 
 def _whose(caller: Caller) -> str | None:
-    """Whose schedules a caller may see: None stands for everybody's."""
+    """Whose schedules a caller may see; None means everybody's."""
     caller.check()
     return None if caller.acl.admin else caller.owner
 

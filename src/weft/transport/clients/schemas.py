@@ -1,6 +1,7 @@
 """The calls of ``Mesh`` about schemas of topics (LAK-02).
 
-Setting and removing takes the right to administer. Who may read or publish some topic of a schema may see it.
+Setting and removing a schema takes the right to administer. A caller that may read or publish one topic of a schema may
+see it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class SchemaCalls:
         return reply
 
     async def _of_topic(self, topic: Topic, caller: Caller) -> TopicSchema | None:
-        """For whoever may read or publish this topic, whatever else the schema is for."""
+        """Return the schema for a caller that may read or publish this topic, whatever other topics the schema is
+        for."""
         if not caller.acl.admin and not caller.acl.may_publish(topic):
             caller.check_subscribe(Pattern(topic))
         return await self._store.of_topic(topic)
@@ -88,7 +90,7 @@ def _one_of(kind: type[E], name: str, text: str) -> E:
 
 
 def schema_message(record: TopicSchema, versions: int = 0) -> pb.TopicSchema:
-    """With the last so many versions; 0: with all."""
+    """Encode a schema with its latest ``versions``; 0: with all versions."""
     return pb.TopicSchema(
         pattern=record.pattern,
         mode=record.mode,

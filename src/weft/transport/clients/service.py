@@ -128,7 +128,7 @@ def admin_handlers(answers: Answers, keys: KeyAnswers, access: Access, held: Hel
 def unary(
     access: Access, held: HeldBytes, answer: Callable[[Q, Caller], Awaitable[Message]], request_type: type[Q]
 ) -> Handler:
-    """A method with one message each way. A WeftError of ``answer`` ends the call."""
+    """Make a method with one message each way. A WeftError of ``answer`` ends the call."""
 
     async def serve(call: ServerCall) -> None:
         caller = await admitted(access, call)
@@ -147,7 +147,7 @@ def unary(
 
 
 async def request_untrusted(kind: type[Q], call: ServerCall) -> Q:
-    """The one message of a request; RpcError if there is none, another one, or one that cannot be read."""
+    """Read the one message of a request. RpcError if there is none or more than one, or if it cannot be read."""
     data = await call.read()
     if data is None or await call.read() is not None:
         raise failure_of(BadMeshMessage("a request is one message"))

@@ -1,8 +1,8 @@
 """Subscribe: one stream per subscription, events out as far as the client's credit goes.
 
-What is delivered leaves in the same turn of the loop, as long as the client takes it. The core delivers no more than
-the client gave credit for, so what waits here is bounded by it. Deliveries that wait together go out together, up to
-about 128 KiB in one message; a large batch is a message of its own, which is the same memory for all who get it.
+Deliveries leave in the same turn of the loop, as long as the client takes them. The core delivers no more than the
+client gave credit for, so credit bounds what waits here. Deliveries that wait together go out together, up to about 128
+KiB in one message; a large batch is a message of its own, in memory that all its subscribers share.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.streams import stream_ref
 from weft.wire.rpc import RpcError
 
-CLIENT_REPLIES_MAX: Final = 10_000  # assignments that wait for a member that does not read: then it is let go
-SUBSCRIBE_PART: Final = 16  # of what its caller may hold, a subscriber that does not read gets a sixteenth
-POSITIONS_AT_ONCE: Final = 512  # read or written in one turn of the loop: some milliseconds
+CLIENT_REPLIES_MAX: Final = 10_000  # assignments that wait for a member that does not read; after that, its stream ends
+SUBSCRIBE_PART: Final = 16  # a subscriber that does not read gets a sixteenth of what its caller may hold
+POSITIONS_AT_ONCE: Final = 512  # read or written in one turn of the loop: a few milliseconds
 
 
 class Unfinished:
-    """A reply that is so long that it is written in several turns of the loop."""
+    """A reply so long that it is written over several turns of the loop."""
 
     def __init__(self, reply: pb.SubscribeReply) -> None:
         self.reply = reply
@@ -64,20 +64,20 @@ class SubscribeStream:
         self._caller = caller
         self._call = call
         self._subscription: int | None = None
-        self._usage: Usage | None = None  # once it counts
-        self._credit_bytes = 0  # given by the client and not used up yet
+        self._usage: Usage | None = None  # set once the subscription counts
+        self._credit_bytes = 0  # given by the client and not used yet
         self._waiting: deque[Delivered | pb.SubscribeReply | Unfinished] = deque()
         self._writing: dict[Unfinished, asyncio.Task[None]] = {}
-        self._waiting_bytes = 0  # of batches
+        self._waiting_bytes = 0  # the size of the batches that wait
         self._holding = node.held.holding(caller.who, Use.SUBSCRIBE, SUBSCRIBE_PART)
         self._pouring: asyncio.Task[None] | None = None  # while something waits for the client to read
         self._is_plain = False  # the client gets events instead of batches
-        self._unpacking: Unpacking | None = None  # of the first that waits, if a part of it has left
-        self._is_paged = False  # the client takes the positions it begins at in several messages
-        self._opened = pb.SubscribeOpened()  # the next of them
-        self._is_orderly = False  # either side has said that it is over
-        self._over = False  # nothing is added to what waits any more
-        self._done = asyncio.Event()  # it is over, and nothing waits
+        self._unpacking: Unpacking | None = None  # of the first batch that waits, if a part of it has left
+        self._is_paged = False  # the client accepts the positions it begins at in several messages
+        self._opened = pb.SubscribeOpened()  # the next of these messages
+        self._is_orderly = False  # either side has said that the stream is over
+        self._over = False  # nothing more is added to what waits
+        self._done = asyncio.Event()  # the stream is over, and nothing waits
 
     # --- what the node says --------------------------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ class SubscribeStream:
         if self._over:
             return
         if len(batches) == 1 and not (self._waiting or self._pouring or self._is_plain or self._call.is_full):
-            # As nearly always: it leaves at once, and what all get is the same bytes.
+            # As nearly always: it leaves at once, and all subscribers share the same bytes.
             (one,) = batches
             self._credit_bytes -= len(one.data)
             head, message = delivery_parts(batches)
@@ -124,7 +124,7 @@ class SubscribeStream:
             self._writing[unfinished] = asyncio.create_task(self._finish(unfinished, positions))
 
     async def _finish(self, unfinished: Unfinished, positions: Sequence[Position]) -> None:
-        """Some positions in each turn of the loop. What is said later waits behind it."""
+        """Write some positions in each turn of the loop. Later messages wait behind them."""
         reply = unfinished.reply
         for first in range(0, len(positions), POSITIONS_AT_ONCE):
             reply.assignment.streams.extend(position_messages(positions[first : first + POSITIONS_AT_ONCE]))
@@ -149,7 +149,7 @@ class SubscribeStream:
         self._end()
 
     def expel(self, error: WeftError) -> None:
-        """The caller may read no more, and that goes for what waits as well."""
+        """The caller may read no more. This includes what waits here."""
         if not self._over:
             for writing in self._writing.values():
                 writing.cancel()
@@ -180,7 +180,7 @@ class SubscribeStream:
             return
         while self._waiting and not self._call.is_full:
             if isinstance(first := self._waiting[0], Unfinished) and not first.is_done:
-                return  # whoever finishes it goes on
+                return  # the task that finishes it goes on
             head, message = self._next()
             self._call.write_now(message, head)
         self._let_go()
@@ -193,12 +193,12 @@ class SubscribeStream:
         try:
             await self._call.wait_for_room()
         except RpcError:
-            return  # the call is over, and whoever reads sees that
+            return  # the call is over, and the task that reads it sees that
         self._pouring = None
         self._pour()
 
     def _let_go(self) -> None:
-        """What has left for the client is held no more."""
+        """Release the memory of what has left for the client."""
         self._holding.keep(self._waiting_bytes + self._call.unsent_bytes)
 
     def _next(self) -> tuple[bytes, bytes | memoryview]:
@@ -274,7 +274,7 @@ class SubscribeStream:
         self._is_orderly = is_orderly
 
     async def _read_positions(self, wanted: pb.SubscribeOpen) -> tuple[Position, ...]:
-        """Of the first message, and those that did not fit into it."""
+        """Read the positions in the first message, and those that did not fit into it."""
         found = list(await self._positions(wanted.start.positions, 0))
         for _ in range(wanted.position_messages):
             data = await self._call.read() or b""
@@ -286,7 +286,7 @@ class SubscribeStream:
         return tuple(found)
 
     async def _positions(self, message: pb.Positions, before: int) -> list[Position]:
-        """Some in each turn of the loop."""
+        """Read some positions in each turn of the loop."""
         count = before + len(message.positions)
         if count > CLIENT_POSITIONS_MAX:
             raise TooLarge("too many positions to start from", have=count, limit=CLIENT_POSITIONS_MAX)
@@ -311,7 +311,7 @@ class SubscribeStream:
         )
         policy = read_policy_untrusted(wanted.policy) if wanted.HasField("policy") else None
         if policy is not None and policy.dead_letter:
-            self._caller.check_publish(policy.topic_of(wanted.group))  # the node publishes there on its behalf
+            self._caller.check_publish(policy.topic_of(wanted.group))  # the node publishes there on the caller's behalf
         credit = min(wanted.credit_bytes, self._node.limits.credit_bytes_max)
         self._credit_bytes = credit
         usage = self._node.quotas.usage(self._caller)
@@ -319,7 +319,7 @@ class SubscribeStream:
             usage.use_group(self._node.groups, wanted.group)
         usage.subscribe()
         self._usage = usage
-        self._let_go()  # the messages with positions: they must not be in the way of the answer
+        self._let_go()  # release the messages with positions, so that they do not leave less room for the answer
         self._subscription = self._node.subscribe(
             self,
             pattern,
@@ -338,7 +338,7 @@ class SubscribeStream:
         assert self._subscription is not None, "open comes first"
         match request.WhichOneof("msg"):
             case "credit":
-                # An honest client gives back what it took, so never gets beyond what it began with.
+                # An honest client returns only the credit it used, so it never has more than it began with.
                 more = min(request.credit.bytes, self._node.limits.credit_bytes_max - self._credit_bytes)
                 if more > 0:
                     self._credit_bytes += more
@@ -351,7 +351,7 @@ class SubscribeStream:
                 raise BadMeshMessage("after open, a subscribe stream carries credit, handled and settled")
 
     async def _take_handled(self, subscription: int, handled: pb.Handled) -> None:
-        """Some in each turn of the loop; the last of them answer the assignment."""
+        """Handle some positions in each turn of the loop; the last ones answer the assignment."""
         check_position_count(len(handled.positions))
         for first in range(0, len(handled.positions), POSITIONS_AT_ONCE):
             if first:

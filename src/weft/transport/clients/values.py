@@ -1,4 +1,4 @@
-"""Messages of ``mesh.proto`` to values of the core and back. What clients send is checked here, and nowhere later.
+"""Messages of ``mesh.proto`` to values of the core and back. Values from clients are checked here and nowhere else.
 
 Functions that take messages of clients raise UsageError or PeerError only, with words for the client's user.
 """
@@ -45,8 +45,8 @@ RECEIPT_FIRST_OFFSET: Final = bytes([3 << 3 | 0])
 RECEIPT_COUNT: Final = bytes([4 << 3 | 0])
 RECEIPT_COPIES: Final = bytes([5 << 3 | 0])
 RECEIPT_REPEATED: Final = bytes([6 << 3 | 0, 1])
-SETTLED_MAX: Final = 4 * WINDOW_MAX  # streams, ranges and refusals in one message: four windows, every event by itself
-SHARED_BYTES_MIN: Final = 64 * KIB  # batches that are sent as they are, whoever gets them
+SETTLED_MAX: Final = 4 * WINDOW_MAX  # streams, ranges and refusals in one message: four windows of single events
+SHARED_BYTES_MIN: Final = 64 * KIB  # larger batches are sent as they are, the same bytes for all subscribers
 STREAM_REFS_KEPT: Final = 16_384  # about 2 MiB
 EDGES: Final = {
     pb.Start.EDGE_UNSPECIFIED: Edge.OWN,
@@ -59,7 +59,7 @@ EDGES: Final = {
 
 
 def parse_untrusted(kind: type[M], data: bytes) -> M:
-    """A message of this kind, or BadMeshMessage."""
+    """Read a message of this kind, or raise BadMeshMessage."""
     message: M = kind()
     try:
         message.ParseFromString(data)
@@ -69,21 +69,21 @@ def parse_untrusted(kind: type[M], data: bytes) -> M:
 
 
 def check_size(size: int, batch_bytes_max: int) -> None:
-    """Of a batch."""
+    """Refuse a batch that is too large."""
     if size > batch_bytes_max:
         raise TooLarge("the batch is too large: send several", bytes=size, limit=batch_bytes_max)
 
 
 def read_batch_untrusted(data: bytes, known_as: Callable[[bytes], bytes]) -> Batch:
-    """A batch whose events may be published, its producer ``known_as`` the log is to know it. It may take long: 30 ms
-    for the largest."""
+    """Read a batch that may be published, and give it the producer id ``known_as``, under which the log remembers it.
+    The largest batch takes 30 ms."""
     batch = Batch.read_untrusted(data, known_as)
     check_times_us(batch.timestamp_us_min, batch.timestamp_us_max)
     return batch
 
 
 def read_pattern_untrusted(text: str) -> Pattern:
-    """A pattern; none at all means every topic."""
+    """Read a pattern; an empty one means every topic."""
     return parse_pattern(text or ">")
 
 
@@ -98,7 +98,7 @@ def check_position_count(count: int) -> None:
 
 
 def read_start_untrusted(start: pb.Start, positions: tuple[Position, ...] | None = None) -> Start:
-    """``positions``: those of the start, if they were read before."""
+    """Read where a subscription starts. ``positions``: those of the start, if they were read before."""
     match start.WhichOneof("from"):
         case "timestamp_us":
             return FromTime(start.timestamp_us)
@@ -135,7 +135,8 @@ def policy_message(policy: GroupPolicy) -> pb.GroupPolicy:
 
 
 def read_settled_untrusted(subscription: int, settled: pb.Settled) -> Settled:
-    """Bounded in streams, ranges and refusals; a range of offsets is one."""
+    """Read what a member settled. Streams, ranges and refusals are bounded together; each range of offsets counts as
+    one."""
     size = len(settled.nacks) + sum(1 + len(each.offsets) // 2 for each in settled.acks)
     if size > SETTLED_MAX:
         raise TooLarge("too much is settled in one message", have=size, limit=SETTLED_MAX)
@@ -156,7 +157,7 @@ def read_settled_untrusted(subscription: int, settled: pb.Settled) -> Settled:
 def _read_nack_untrusted(nack: pb.Nack) -> Nacked:
     stream, epoch = read_stream_untrusted(nack.stream)
     delay_s = nack.delay_s if nack.HasField("delay_s") else None
-    if delay_s is not None and not 0 <= delay_s <= RETRY_S_MAX:  # written so that NaN fails too
+    if delay_s is not None and not 0 <= delay_s <= RETRY_S_MAX:  # written so that NaN is refused, too
         raise UsageError("delay_s is out of range", value=delay_s, least=0, most=RETRY_S_MAX)
     if nack.offset > OFFSET_MAX:
         raise UsageError("offset out of range", offset=nack.offset, limit=OFFSET_MAX)
@@ -167,7 +168,7 @@ def _read_nack_untrusted(nack: pb.Nack) -> Nacked:
 
 
 def receipts_bytes(receipts: Sequence[tuple[int, Receipted]]) -> bytes:
-    """PublishReply with Receipts of these requests, as protobuf has it: there is one per event, if they come alone."""
+    """Encode a PublishReply with these receipts by hand: if events come alone, there is one receipt per event."""
     parts: list[bytes] = []
     for request, (_, place, copies) in receipts:
         first = place.first_offset
@@ -185,18 +186,19 @@ def receipts_bytes(receipts: Sequence[tuple[int, Receipted]]) -> bytes:
 
 @lru_cache
 def _receipt_rest(count: int, copies: int) -> bytes:
-    """Which are a few numbers over and over."""
+    """Encode the end of a receipt. The same few numbers occur over and over."""
     return RECEIPT_COUNT + varint(count) + RECEIPT_COPIES + varint(copies)
 
 
 def shown_parts(data: bytes) -> tuple[bytes, memoryview]:
-    """A stored batch as clients get it, without its producer (SEC-03): a header, and the body, which is not copied."""
+    """Show a stored batch as clients get it, without its producer (SEC-03): a new header, and the body, which is not
+    copied."""
     return header_without_producer(data), memoryview(data)[HEADER_BYTES:]
 
 
 def delivery_parts(batches: Sequence[Delivered]) -> tuple[bytes, bytes | memoryview]:
-    """SubscribeReply with a Delivery of these batches, as protobuf has it: a head, and a rest that is shared by all who
-    get the same batch. Small batches are encoded once, for all who get them; a large one is not even copied."""
+    """Encode a SubscribeReply with a Delivery of these batches by hand: a head, and a rest that all subscribers of the
+    batch share. Small batches are encoded once for all of them; a large one is not even copied."""
     if len(batches) != 1:
         return b"", _delivery_bytes(batches)
     (one,) = batches
@@ -220,7 +222,7 @@ def _delivery_bytes(batches: Sequence[Delivered]) -> bytes:
 
 
 def _delivered_head(each: Delivered) -> bytes:
-    """A StreamBatch up to its batch, which comes last."""
+    """Encode a StreamBatch up to its batch, which comes last."""
     stream = STREAM_FIELD + _stream_ref(each.stream, each.epoch)
     first = FIRST_OFFSET_FIELD + varint(each.first_offset)
     tries = TRIES_FIELD + varint(each.tries) if each.tries else b""
@@ -232,8 +234,9 @@ def _delivered_head(each: Delivered) -> bytes:
 def fetched_parts(
     batches: Sequence[bytes], ranges: Sequence[int] = (), ranges_done: int = 0
 ) -> tuple[bytes, bytes | memoryview]:
-    """FetchReply with these batches as stored, made in the same way; of several ranges, with what says which."""
-    first: list[bytes] = []  # protobuf takes fields in any order, and a batch that is alone comes last
+    """Encode a FetchReply with these stored batches in the same way; for several ranges, with the number of each
+    batch's range."""
+    first: list[bytes] = []  # protobuf takes fields in any order; a single batch comes last
     if ranges:
         numbers = b"".join(map(varint, ranges))
         first += (FETCHED_RANGES_FIELD, varint(len(numbers)), numbers)
@@ -251,7 +254,7 @@ def fetched_parts(
 
 @lru_cache(STREAM_REFS_KEPT)
 def _stream_ref(stream: Stream, epoch: Epoch) -> bytes:
-    """A StreamRef with its length before it. The same ones are told over and over."""
+    """Encode a StreamRef with its length before it. The same ones are sent over and over."""
     value = bytes(stream_ref(stream, epoch).SerializeToString())
     return varint(len(value)) + value
 

@@ -1,7 +1,6 @@
 """The two ends of a gRPC call: messages in, messages out, and how it ended.
 
-A call's stream belongs to it from its first byte to its last. ``read`` and ``write`` may be cancelled at any time
-without harm to the call.
+A call owns its stream from the first byte to the last. Cancelling ``read`` or ``write`` never harms the call.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from weft.wire import rpc
 from weft.wire.http2 import ErrorCode, Headers, Stream
 from weft.wire.rpc import BadCall, Metadata, RpcError, StatusCode
 
-UNREAD_BYTES_MAX: Final = 4 << 20  # beyond, the peer gets no more window
-UNREAD_MESSAGE_BYTES: Final = 64  # about, of what is around a message
-UNSENT_BYTES_MAX: Final = 1 << 20  # beyond, ``write`` waits
-UNSENT_OF_CONNECTION_BYTES_MAX: Final = 16 << 20  # beyond, it waits until nothing of its own call is unsent
+UNREAD_BYTES_MAX: Final = 4 << 20  # with more, the peer gets no more window
+UNREAD_MESSAGE_BYTES: Final = 64  # what surrounds a message, roughly
+UNSENT_BYTES_MAX: Final = 1 << 20  # with more, ``write`` waits
+UNSENT_OF_CONNECTION_BYTES_MAX: Final = 16 << 20  # with more, it waits until nothing of its own call is unsent
 DEADLINE_SLACK_S: Final = 0.01  # between two clocks that count in milliseconds
 DETAILS_MAX: Final = 1024  # characters of a status: clients take 8 KiB of headers, and each may become 12 bytes
 NO_COMPRESSION: Final = RpcError(
@@ -32,7 +31,7 @@ NO_COMPRESSION: Final = RpcError(
 
 
 class Call:
-    """What both ends have in common. ``error`` is how it ended, if not well."""
+    """What both ends share. ``error`` says how it ended, if it failed."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -42,10 +41,10 @@ class Call:
         self._reader: asyncio.Future[None] | None = None
         self._writers: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
-        self.on_sent: Callable[[], None] | None = None  # some of what was unsent is on its way
+        self.on_sent: Callable[[], None] | None = None  # some unsent bytes are on their way
         self._ended = False  # no more messages will come
         self.error: RpcError | None = None
-        self.metadata: Metadata = ()  # that the other side began with
+        self.metadata: Metadata = ()  # what the other side began with
 
     # --- messages ------------------------------------------------------------------------------------------------
 
@@ -68,7 +67,7 @@ class Call:
         return message
 
     def deliver_to(self, take: Callable[[bytes], None]) -> None:
-        """From now on messages go here, as they come, and none waits. ``read`` is only for the end."""
+        """From now on, ``take`` gets messages as they come, and none waits. ``read`` is only for the end."""
         self._stream.deliver = take
         while self._unread:
             take(self._unread.popleft())
@@ -76,7 +75,7 @@ class Call:
         self._release()
 
     def hold(self) -> None:
-        """With ``deliver_to``: the peer is to send no more than its window for now."""
+        """With ``deliver_to``: for now, the peer may send only its window."""
         self._stream.hold()
 
     def release(self) -> None:
@@ -85,17 +84,17 @@ class Call:
         self._endpoint.flush_soon()
 
     def _release(self) -> None:
-        """The peer may send again when half of what waited is read."""
+        """Let the peer send again once half of what waited is read."""
         if self._stream.held and 2 * self._unread_bytes < UNREAD_BYTES_MAX:
             self.release()
 
     async def write(self, message: bytes) -> None:
-        """It leaves at once. Done when there is room for more; RpcError when the call is over."""
+        """Send at once. Returns when there is room for more; RpcError when the call is over."""
         self.write_now(message)
         await self.wait_for_room()
 
     async def wait_for_room(self) -> None:
-        """Until there is room for more; RpcError when the call is over."""
+        """Wait until there is room for more; RpcError when the call is over."""
         while self.is_full and not self._is_over:
             room = asyncio.get_running_loop().create_future()
             self._writers.append(room)
@@ -104,7 +103,7 @@ class Call:
             raise self._failure()
 
     async def wait_sent(self) -> None:
-        """Until all that was written has left for the transport; RpcError when the call is over."""
+        """Wait until everything written has left for the transport; RpcError when the call is over."""
         while self._stream.waiting_bytes and not self._is_over:
             room = asyncio.get_running_loop().create_future()
             self._writers.append(room)
@@ -113,15 +112,15 @@ class Call:
             raise self._failure()
 
     def write_nowait(self, message: bytes | memoryview, head: bytes = b"") -> None:
-        """Never waits, and does nothing if the call is over: somebody reads, and hears of that.
+        """Send without waiting. If the call is over, this does nothing, because the reader gets the error.
 
-        With a ``head``, the message is both together, and the rest is not copied: other calls may send it, too.
+        With a ``head``, the message is both together, and ``message`` is not copied, so other calls can send it, too.
         """
         self._stream.send(message, head)
         self._endpoint.flush_soon()
 
     def write_now(self, message: bytes | memoryview, head: bytes = b"") -> None:
-        """The same, and it does not even wait for the next turn of the loop: for what somebody is waiting for."""
+        """Do the same without even waiting for the next turn of the loop, because somebody is waiting for it."""
         self._stream.send(message, head)
         self._endpoint.flush_now()
 
@@ -131,7 +130,7 @@ class Call:
 
     @property
     def is_full(self) -> bool:
-        """The peer does not take what is sent: it is not read here, or on many other calls of its connection."""
+        """The peer does not take what is sent: it does not read this call, or many other calls of its connection."""
         unsent = self._stream.waiting_bytes
         if unsent > UNSENT_BYTES_MAX:
             return True
@@ -139,11 +138,11 @@ class Call:
 
     @property
     def _is_over(self) -> bool:
-        """Nothing more can be written."""
+        """Whether nothing more can be written."""
         return self._stream.closed
 
     def _failure(self) -> RpcError:
-        """Made for each who hears of it: an exception remembers who raised it."""
+        """A new error for each caller, because an exception remembers where it was raised."""
         if self.error is None:
             return RpcError(StatusCode.CANCELLED, "the call is over")
         return RpcError(self.error.status, self.error.details, self.error.metadata)
@@ -170,7 +169,7 @@ class Call:
         self._fail(RpcError(rpc.status_of_reset(code), reason))
 
     def _fail(self, error: RpcError) -> None:
-        """It is over, and this is why, unless that is known already."""
+        """The call is over, and this is why, unless a reason is known already."""
         self.error = self.error or error
         self._stop_timer()
         self._read_no_more()
@@ -207,7 +206,7 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 
 class ClientCall(Call):
-    """Our end of a call that we made. ``trailing`` came with its end, ``left_s`` is what is left of its time."""
+    """Our end of a call that we made. ``trailing`` came with its end; ``left_s`` is how much of its time is left."""
 
     def __init__(
         self, endpoint: Endpoint, headers: Headers, timeout_s: float | None, left_s: float | None = None
@@ -215,7 +214,7 @@ class ClientCall(Call):
         super().__init__(endpoint)
         self.trailing: Metadata = ()
         self.on_done: Callable[[], None] | None = None
-        self.is_refused = False  # the server has not even looked at it: it may be made again (RFC 9113, 8.7)
+        self.is_refused = False  # the server did not even look at it, so it may be made again (RFC 9113, 8.7)
         self._answered = False
         self._has_status = False
         self._stream = endpoint.http2.open_stream(self, headers)
@@ -229,7 +228,7 @@ class ClientCall(Call):
 
     @property
     def done(self) -> bool:
-        """It has ended, well or not; messages may still wait to be read."""
+        """Whether it has ended, well or not; messages may still wait to be read."""
         return self._ended
 
     @property
@@ -274,13 +273,13 @@ class ClientCall(Call):
     def _check_answer(self, headers: Headers) -> None:
         fields = dict(headers)
         code = int(fields[":status"])
-        if code != 200:  # a proxy's, say
+        if code != 200:  # from a proxy, for example
             raise RpcError(rpc.status_of_http(code), f"the answer is HTTP status {code}, not gRPC")
         if not rpc.is_grpc(fields):
             raise RpcError(StatusCode.UNKNOWN, f"the answer is {fields.get('content-type', 'nothing')!r}, not gRPC")
 
     def on_reset(self, code: int, reason: str) -> None:
-        """A server that keeps our deadline may be quicker than we are."""
+        """A server that keeps our deadline may end the call sooner than we do."""
         self.is_refused = code == ErrorCode.REFUSED_STREAM
         left_s = self._deadline_s - asyncio.get_running_loop().time()
         if code == ErrorCode.CANCEL and left_s < DEADLINE_SLACK_S:
@@ -312,7 +311,7 @@ class ClientCall(Call):
 
 
 class ServerCall(Call):
-    """Our end of a call that somebody made. ``path`` names the method, ``host`` and ``port`` are the caller's."""
+    """Our end of a call that somebody made. ``path`` names the method; ``host`` and ``port`` are the caller's."""
 
     def __init__(
         self,
@@ -344,7 +343,7 @@ class ServerCall(Call):
 
     @property
     def certificate(self) -> bytes | None:
-        """What the caller showed, as DER. TLS has seen to it that our CA made it."""
+        """What the caller showed, as DER. TLS has made sure that our CA issued it."""
         tls = self._endpoint.transport.get_extra_info("ssl_object")
         return None if tls is None else tls.getpeercert(binary_form=True)
 
@@ -363,7 +362,7 @@ class ServerCall(Call):
         self._endpoint.flush_now()
 
     def send_initial(self, metadata: Metadata = ()) -> None:
-        """The headers of the answer, if they are not out yet."""
+        """Send the headers of the answer, if they were not sent yet."""
         if not self._answered:
             headers = [*rpc.RESPONSE, *rpc.written_metadata(metadata)]
             self._answered = True
@@ -371,7 +370,8 @@ class ServerCall(Call):
             self._endpoint.flush_soon()
 
     def widen(self) -> None:
-        """The caller is welcome: it may send as much at a time as others. Before that, it gets one small window."""
+        """The caller is known now: it may send as much at a time as other callers. Before that, it gets one small
+        window."""
         self._welcome()
         self._stream.widen()
         self._endpoint.flush_soon()
@@ -380,7 +380,7 @@ class ServerCall(Call):
         self._timer = asyncio.get_running_loop().call_later(timeout_s, self._late)
 
     def finish(self, status: StatusCode, details: str = "", metadata: Metadata = ()) -> None:
-        """The end, after what waits. Once is enough."""
+        """End the call, behind everything that waits. Calling it again does nothing."""
         if self._finished:
             return
         trailers = rpc.trailers(status, details[:DETAILS_MAX], metadata)
@@ -391,19 +391,19 @@ class ServerCall(Call):
             self._answered = True
             self._stream.send_headers([*rpc.RESPONSE, *trailers], end=True)
         if self._stream.closed:
-            self._stop_timer()  # else it is for the rest, if the caller does not take it
+            self._stop_timer()  # otherwise it guards the rest, if the caller does not take it
         self._wake_writers()
         self._endpoint.flush_soon()
 
     def refuse_http(self) -> None:
-        """It is no gRPC call: said in HTTP."""
+        """This is not a gRPC call: say so in HTTP."""
         self._finished = True
         self._stream.send_headers(rpc.NOT_GRPC, end=True)
 
     def give_up(self, error: RpcError) -> None:
         """End it now. What waits is not sent, and the handler is cancelled."""
         if self._finished or self.has_sent_part:
-            self._stream.reset()  # a good status must not follow what is not sent, nor any come within a message
+            self._stream.reset()  # a good status must not follow missing messages, nor any come within one
         self._stream.drop_waiting()
         self.finish(error.status, error.details, error.metadata)
         self._fail(error)
@@ -413,7 +413,7 @@ class ServerCall(Call):
 
     @property
     def has_sent_part(self) -> bool:
-        """Some of a message is out, and the rest waits."""
+        """Some of a message was sent, and the rest waits."""
         return self._stream.has_sent_part
 
     def _late(self) -> None:
@@ -429,7 +429,7 @@ class ServerCall(Call):
         self._read_no_more()
 
     def on_reset(self, code: int, reason: str) -> None:
-        """Nothing is sent any more. A handler that has something to let go of hears of it when it is its turn."""
+        """Nothing more is sent. A handler that holds something learns of it in its turn."""
         if self.has_begun:
             self._end(partial(self._caller_gone, code, reason))
         else:

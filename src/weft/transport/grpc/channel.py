@@ -19,12 +19,12 @@ from weft.wire import rpc
 from weft.wire.http2 import CLIENT_SETTINGS, GoneAway, Stream, StreamOwner
 from weft.wire.rpc import Metadata, RpcError, StatusCode
 
-ATTEMPTS_MAX: Final = 3  # of a call that is refused unseen
-PLACES_FOR_CALLS: Final = 24  # that calls which stay open leave to others, of 1,024 that a node allows
+ATTEMPTS_MAX: Final = 3  # of a call that a server refused without looking at it
+PLACES_FOR_CALLS: Final = 24  # which calls that stay open leave free for others, of 1,024 that a node allows
 
 
 class Unreachable(PeerError):
-    """There is no connection, and why."""
+    """There is no connection; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,14 @@ class ChannelSettings:
 
 @dataclass(frozen=True, slots=True)
 class ChannelTls:
-    """``name`` is what the certificate has to be made out to; None if the context does not ask."""
+    """``name`` is the name that the certificate must have; None if the context does not check it."""
 
     context: ssl.SSLContext
     name: str | None
 
 
 class Crowded(UsageError):
-    """One connection has as many streams open as it may: a second one is needed."""
+    """One connection has as many streams open as it may; a second connection is needed."""
 
 
 class Channel:
@@ -58,7 +58,7 @@ class Channel:
         self._tls = tls
         self._authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._endpoint: Endpoint | None = None  # for new calls
-        self._connections: set[_Connection] = set()  # this one, and those whose last calls end
+        self._connections: set[_Connection] = set()  # this one, and older ones whose last calls are ending
         self._all_gone = asyncio.Event()
         self._all_gone.set()
         self._dialling: asyncio.Task[Endpoint] | None = None
@@ -66,7 +66,7 @@ class Channel:
         self._is_closed = False
 
     async def connect(self) -> Endpoint:
-        """The connection, dialled if there is none; raise Unreachable."""
+        """Return the connection, and dial if there is none; raise Unreachable."""
         if (endpoint := self._current()) is not None:
             return endpoint
         if self._is_closed:
@@ -75,7 +75,7 @@ class Channel:
         if dialling is None:
             dialling = self._dialling = asyncio.create_task(self._dial())
             dialling.add_done_callback(self._dialled)
-        await asyncio.wait([dialling])  # others may wait for it, too: who is cancelled does not cancel it
+        await asyncio.wait([dialling])  # others may wait for it, too: cancelling one does not cancel it
         if dialling.cancelled():
             raise self._closed()
         endpoint = dialling.result()
@@ -92,7 +92,7 @@ class Channel:
         return None if shown is None else shown.getpeercert(binary_form=True)
 
     async def call(self, path: str, metadata: Metadata = (), timeout_s: float | None = None) -> ClientCall:
-        """Begin a call; raise RpcError if there is no connection to be had. Waiting for one counts, too."""
+        """Begin a call; raise RpcError if no connection can be made. Waiting for one counts towards the timeout."""
         endpoint, left_s = self._current(), timeout_s
         if endpoint is None or self._queue or _is_full(endpoint):
             endpoint, left_s = await self._place(timeout_s)
@@ -107,8 +107,8 @@ class Channel:
         return call
 
     async def stream(self, path: str, metadata: Metadata = ()) -> ClientCall:
-        """Begin a call that stays open. Raise RpcError as ``call`` does, and Crowded at once if there are too many: to
-        wait for the end of another would be to wait for ever."""
+        """Begin a call that stays open. Raise RpcError as ``call`` does, and Crowded at once if there are too many,
+        because waiting for another one to end could take for ever."""
         try:
             endpoint = await self.connect()
         except Unreachable as error:
@@ -124,8 +124,8 @@ class Channel:
         return await self.call(path, metadata)
 
     async def unary(self, path: str, request: bytes, metadata: Metadata = (), timeout_s: float | None = None) -> bytes:
-        """One message each way; raise RpcError. A call that a server refused unseen, because it goes away, is made
-        again: proxies do that after every thousand calls or so."""
+        """Make a call with one message each way; raise RpcError. If the server refused it without looking, because it
+        goes away, it is made again: proxies do that after every thousand calls or so."""
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
         left_s = timeout_s
@@ -147,7 +147,7 @@ class Channel:
         raise AssertionError("the last attempt returns or raises")
 
     def close(self) -> None:
-        """Calls that are open fail, and there are no more."""
+        """Fail the open calls, and allow no more."""
         self._is_closed = True
         self._endpoint = None
         if self._dialling is not None:
@@ -157,14 +157,14 @@ class Channel:
         self._wake_all()
 
     async def wait_closed(self) -> None:
-        """For the sockets, after ``close``: some seconds at most."""
+        """Wait for the sockets after ``close``, a few seconds at most."""
         await self._all_gone.wait()
 
     def _closed(self) -> Unreachable:
         return Unreachable("the channel was closed", address=self._authority)
 
     def _current(self) -> Endpoint | None:
-        """The connection, if it takes calls. One that does not any more ends after those it has."""
+        """The connection, if it takes calls. One that no longer does ends after its last call."""
         endpoint = self._endpoint
         if endpoint is not None and not endpoint.takes_streams:
             self._endpoint = None
@@ -183,7 +183,7 @@ class Channel:
             raise Unreachable("nobody answers", address=self._authority, waited_s=timeout_s) from None
         except TlsFailed as error:
             raise Unreachable(error.what, **error.facts, address=self._authority) from None
-        except OSError as error:  # each event loop has its own words
+        except OSError as error:  # each event loop words it differently
             code = error.errno or 0
             reason = os.strerror(code) if code > 0 else error.strerror or str(error)
             raise Unreachable(f"cannot connect: {reason}", address=self._authority) from None
@@ -208,7 +208,7 @@ class Channel:
             transport, _ = await asyncio.get_running_loop().create_connection(lambda: protocol, self._host, self._port)
             if secure is not None:
                 await secure.shaken
-            await connection.settled_once  # or the server refuses us: TLS 1.3 may say so only now
+            await connection.settled_once  # the server may refuse us: with TLS 1.3, this is when it says so
         except BaseException:
             if transport is not None:
                 transport.abort()
@@ -219,12 +219,12 @@ class Channel:
     def _dialled(self, task: asyncio.Task[Endpoint]) -> None:
         self._dialling = None
         if not task.cancelled():
-            task.exception()  # if nobody waits for it any more
+            task.exception()  # in case nobody waits for it any longer
 
     # --- waiting for the server to allow one more ----------------------------------------------------------------
 
     async def _place(self, timeout_s: float | None) -> tuple[Endpoint, float | None]:
-        """A connection that has room for a call, and how much is left of its time; raise RpcError."""
+        """A connection that has room for a call, and how much of the call's time is left; raise RpcError."""
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
         try:
@@ -255,14 +255,14 @@ class Channel:
             await waiter
         except asyncio.CancelledError:
             if waiter.cancelled():
-                with suppress(ValueError):  # whose turn it was to be has passed over it
+                with suppress(ValueError):  # the one whose turn it was has skipped it
                     self._queue.remove(waiter)
             else:
                 self._pass_turn()  # it was ours
             raise
 
     def _pass_turn(self) -> None:
-        """A call is over: the next one may begin."""
+        """A call is over, so the next one may begin."""
         while self._queue:
             waiter = self._queue.popleft()
             if not waiter.done():
@@ -281,7 +281,7 @@ def _is_full(endpoint: Endpoint) -> bool:
 
 
 class _Connection:
-    """One connection of a channel. ``settled_once`` is done when the server has let us in."""
+    """One connection of a channel. ``settled_once`` is done when the server has accepted us."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel

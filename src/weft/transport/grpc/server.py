@@ -1,7 +1,7 @@
-"""A gRPC server: connections are let in, calls find their methods, and all of it ends in order.
+"""A gRPC server: it lets connections in, finds the methods of calls, and ends everything in order.
 
-Strangers cost something before anybody knows who they are, so bounds come first (``weft.doors``): how many connections,
-how many of one host, how long for a handshake, for a first request, and for a call that is welcome.
+Strangers cost something before anybody knows who they are, so bounds come first (``weft.doors``): on connections, on
+connections from one host, and on the time for a handshake, for a first request, and until a call is welcome.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from weft.wire.rpc import BadCall, RpcError, StatusCode
 Handler = Callable[[ServerCall], Awaitable[None]]
 
 PORT: Final = "grpc"  # the name of its door
-CANCEL_S_MAX: Final = 5.0  # for handlers that were cancelled to end
+CANCEL_S_MAX: Final = 5.0  # for cancelled handlers to end
 BEGINNINGS_MAX: Final = 16  # of calls in one turn of the loop, at 0.4 ms each; one read may bring a thousand
-ENDINGS_MAX: Final = 16  # likewise, of calls whose callers are gone: each lets go of what it had
+ENDINGS_MAX: Final = 16  # of calls whose callers are gone, in one turn: each releases what it had
 DEFECT: Final = "a defect in this server; its log says more"
 STOPPING: Final = RpcError(StatusCode.UNAVAILABLE, "the server is stopping")
 
@@ -45,7 +45,7 @@ class ServerSettings:
     grace_s: float = 1.0
     handshake_timeout_s: float = 10.0
     first_request_timeout_s: float = 20.0
-    stranger_timeout_s: float = math.inf  # until a call is found welcome
+    stranger_timeout_s: float = math.inf  # until a handler welcomes the call
 
     @property
     def door(self) -> DoorLimits:
@@ -63,18 +63,18 @@ class ServerObserver(Protocol):
     """Metrics and logs."""
 
     def connection_refused(self, host: str, reason: str) -> None:
-        """There is no TLS with it; or there are too many, if the server has no doorkeeper who tells that."""
+        """It has no TLS; or there are too many, and the server has no doorkeeper that reports it."""
 
     def connection_dropped(self, host: str, reason: str) -> None:
         """Its peer broke a rule, or did nothing for too long."""
 
     def handler_failed(self, path: str, error: Exception) -> None:
-        """A defect here: whatever callers do is an RpcError."""
+        """This is a bug here: whatever callers do is an RpcError."""
 
 
 class Server:
-    """``handlers`` by path, ``/package.Service/Method``. ``tls`` is asked for the context at every connection. A caller
-    is a stranger until a handler has found it welcome (``ServerCall.widen``)."""
+    """``handlers`` has the handlers by path, ``/package.Service/Method``. ``tls`` gives the context for every
+    connection. A caller is a stranger until a handler welcomes it (``ServerCall.widen``)."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Server:
         self._door = (keeper or Doorkeeper(tell=self._turned_away)).door(PORT, settings.door)
         self._sockets: list[socket.socket] = []
         self._acceptors: list[Acceptor] = []
-        self._guests: set[_Guest] = set()  # connections, those in a handshake included
+        self._guests: set[_Guest] = set()  # connections, including those in a handshake
         self._nobody_is_here = asyncio.Event()
         self._nobody_is_here.set()
         self._calls: dict[asyncio.Task[None], ServerCall] = {}
@@ -105,13 +105,13 @@ class Server:
 
     @property
     def calls(self) -> int:
-        """That run."""
+        """How many calls are running."""
         return len(self._calls)
 
     # --- connections ---------------------------------------------------------------------------------------------
 
     def bind(self, host: str, port: int) -> int:
-        """Take a port, before anything is served on it; UsageError."""
+        """Take a port, before anything is served on it; raise UsageError."""
         listening = bound_to(host, port)
         self._sockets.append(listening)
         bound: int = listening.getsockname()[1]
@@ -125,7 +125,7 @@ class Server:
     async def _connect(self, connected: socket.socket, let_in: Guest, port: int) -> None:
         try:
             guest = _Guest(self, let_in, port)
-        except Exception as error:  # of whoever has the certificates; the next connection may have more luck
+        except Exception as error:  # from the code that has the certificates; the next connection may have more luck
             self._observer.connection_refused(let_in.host, f"no TLS context: {error}")
             raise OSError("no TLS context") from error
         try:
@@ -162,7 +162,7 @@ class Server:
         call.task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._calls.pop(task).task = None  # with the task in a cycle, both would wait for a search for garbage
+        self._calls.pop(task).task = None  # with the task in a cycle, both would wait for the garbage collector
 
     async def _run(self, call: ServerCall, handler: Handler) -> None:
         try:
@@ -185,7 +185,7 @@ class Server:
     # --- ending --------------------------------------------------------------------------------------------------
 
     async def stop(self, grace_s: float) -> None:
-        """Take nothing new, let calls end within this time, then end them. Cancelled, it ends them at once."""
+        """Accept nothing new, give calls this long to end, then end them. If this is cancelled, end them at once."""
         self._is_stopping = True
         try:
             await self._stop_accepting()
@@ -195,7 +195,7 @@ class Server:
         finally:
             cancelled = list(self._calls)
             for call in list(self._calls.values()):
-                if not call.has_sent_part:  # there is no place for a status then: the end of the connection says it
+                if not call.has_sent_part:  # there is no place for a status: the end of the connection says it
                     call.give_up(STOPPING)
             for guest in list(self._guests):
                 guest.close()
@@ -213,15 +213,15 @@ class Server:
             listening.close()
 
     async def _wait_for_guests(self, timeout_s: float) -> None:
-        """To leave."""
+        """Wait for the connections to leave."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._nobody_is_here.wait()
 
 
 class _Beginnings:
-    """So many calls begin in one turn of the loop, and the others after them, in order: whoever opens thousands at once
-    does not hold up everybody else."""
+    """So many calls begin in one turn of the loop, and the others after them, in order. So a caller that opens
+    thousands at once does not hold up everybody else."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -238,7 +238,7 @@ class _Beginnings:
         return True
 
     async def wait(self) -> None:
-        """For a later turn."""
+        """Wait for a later turn."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         self._turn_soon()
@@ -261,7 +261,7 @@ class _Beginnings:
 
 
 class _Endings:
-    """The same for calls that end because their callers are gone: with a connection, a thousand may go at once."""
+    """The same for calls that end because their callers are gone: one connection may take a thousand calls with it."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -318,7 +318,7 @@ class _Guest:
         return self._tls or self._endpoint
 
     def leave(self) -> None:
-        """Once is enough."""
+        """Calling it again does nothing."""
         server = self._server
         if self._timer is not None:
             self._timer.cancel()
@@ -378,5 +378,5 @@ class _Guest:
 
     def lost(self, endpoint: Endpoint, reason: str) -> None:
         self.leave()
-        if endpoint.failure and not self._let_in.is_leaving:  # who was turned out is told of already
+        if endpoint.failure and not self._let_in.is_leaving:  # those that were turned out are reported already
             self._server._observer.connection_dropped(self._host, endpoint.failure)

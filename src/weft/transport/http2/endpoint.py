@@ -1,4 +1,4 @@
-"""One HTTP/2 connection on its transport: reads, writes, ends in order, and notices a peer that is dead."""
+"""One HTTP/2 connection on its transport: it reads, writes, ends in order, and notices a dead peer."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from weft.errors import PeerError
 from weft.transport.http2.tls import end_writing
 from weft.wire.http2 import BadHttp2, Connection, ErrorCode, GoneAway, Http2Settings, Stream, StreamOwner, code_name
 
-JOIN_BYTES_MAX: Final = 64 << 10  # pieces that are smaller together are copied into one: cheaper than a list of them
-WRITE_BUFFER_BYTES: Final = 1 << 20  # in the transport; above, streams wait
-UNREAD_ANSWERS_BYTES_MAX: Final = 1 << 20  # on top, for a peer that reads nothing: it would get only more
-PIECE_BYTES: Final = 16 << 10  # taken in before the clock is looked at: 350 of the shortest calls
-RECEIVE_S: Final = 0.005  # for what came in one turn of the loop, on all connections; one piece of each comes in anyway
+JOIN_BYTES_MAX: Final = 64 << 10  # pieces that are smaller together are copied into one, which is cheaper than a list
+WRITE_BUFFER_BYTES: Final = 1 << 20  # in the transport; with more, streams wait
+UNREAD_ANSWERS_BYTES_MAX: Final = 1 << 20  # beyond that, for a peer that reads nothing: it would only get more
+PIECE_BYTES: Final = 16 << 10  # taken in before the clock is read: 350 of the shortest calls
+RECEIVE_S: Final = 0.005  # for what came in one turn of the loop, on all connections; each gets one piece in any case
 LINGER_S: Final = 2.0  # after our last byte, for a peer that does not hang up; it may still be reading
-LINGERS_MAX: Final = 15  # and so often, while it does read what is left
+LINGERS_MAX: Final = 15  # and so many times, while it does read what is left
 PING: Final = b"weftping"
 DRAIN_PING: Final = b"weftlast"
-# How others begin.
+# How clients of other protocols begin.
 NOT_HTTP2: Final = {
     b"\x15\x03": "the peer speaks TLS, and this side does not",
     b"\x16\x03": "the peer speaks TLS, and this side does not",
@@ -33,7 +33,7 @@ class ReceivingTurn:
     """The time that connections have for what came in this turn of the loop."""
 
     def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None  # whose turn it is
+        self._loop: asyncio.AbstractEventLoop | None = None  # the loop whose turn it is
         self._end_s = 0.0
 
     def is_over(self, loop: asyncio.AbstractEventLoop) -> bool:
@@ -47,12 +47,12 @@ class ReceivingTurn:
         self._loop = None
 
 
-RECEIVING: Final = ReceivingTurn()  # one for all connections of a loop, which share it whoever made them
+RECEIVING: Final = ReceivingTurn()  # one for all connections of a loop, which share it
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
-    """``keepalive_s``: a peer that was silent for so long is pinged; 0 means never."""
+    """``keepalive_s``: a peer that was silent for so long gets a ping; 0 means never."""
 
     http2: Http2Settings
     keepalive_s: float = 0.0
@@ -60,10 +60,10 @@ class EndpointSettings:
 
 
 class EndpointOwner(Protocol):
-    """Who has the endpoint."""
+    """The owner of an endpoint."""
 
     def made(self, endpoint: Endpoint) -> None:
-        """The transport is there. Nothing has been said."""
+        """The transport is there. Nothing was said yet."""
 
     def settled(self, endpoint: Endpoint) -> None:
         """The peer has said what it allows, for the first time or again."""
@@ -82,22 +82,22 @@ class Endpoint(asyncio.Protocol):
     def __init__(self, owner: EndpointOwner, is_client: bool, settings: EndpointSettings) -> None:
         self._loop = asyncio.get_running_loop()
         self.http2 = Connection(self, is_client, settings.http2, self._loop.time())
-        self.is_ending = False  # nothing more is read or written, but the socket may still be there
+        self.is_ending = False  # nothing more is read or written, but the socket may still be open
         self._is_lost = False
         self.failure = ""
-        self._reason = ""  # of the end, whoever is to blame
+        self._reason = ""  # of the end, no matter who is to blame
         self._owner = owner
         self._settings = settings
         self._transport: asyncio.Transport
-        self._flushing = False  # it is about to happen
-        self._receiving = False  # bytes of the peer are being taken in
-        self._later = bytearray()  # those that wait for their turn
+        self._flushing = False  # a flush is about to happen
+        self._receiving = False  # the peer's bytes are being taken in
+        self._later = bytearray()  # bytes that wait for their turn
         self._is_full = False
         self._unread_answers_bytes = 0  # written while the transport was full
         self._ends_when_idle = False
         self._is_draining = False
         self._heard = False
-        self._pinged_s: float | None = None  # when, if that is not answered yet
+        self._pinged_s: float | None = None  # when the unanswered ping was sent; None: there is none
         self._first = b""  # bytes of the peer
         self._timer: asyncio.TimerHandle | None = None  # for pings, then for the end
 
@@ -107,13 +107,13 @@ class Endpoint(asyncio.Protocol):
 
     @property
     def takes_streams(self) -> bool:
-        """A client: whether a new stream has a chance."""
+        """For a client: whether a new stream has a chance."""
         return not self.is_ending and self.http2.gone_away is None and self.http2.has_numbers
 
     # --- what the transport calls --------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is one in all but name
         if self._is_lost:  # given up before it began
             self._transport.abort()
             return
@@ -135,8 +135,8 @@ class Endpoint(asyncio.Protocol):
             self._receive(data)
 
     def _receive(self, data: bytes, *, is_last: bool = False) -> None:
-        """``is_last``: nothing more comes, so all of it is taken at once."""
-        flushing, self._flushing = self._flushing, True  # whoever writes meanwhile need not ask for it
+        """``is_last``: nothing more comes, so everything is taken at once."""
+        flushing, self._flushing = self._flushing, True  # code that writes meanwhile need not ask for it
         self._receiving = True
         try:
             if len(data) <= PIECE_BYTES or is_last:
@@ -152,8 +152,8 @@ class Endpoint(asyncio.Protocol):
                 self.flush()
 
     def _receive_in_time(self, data: bytes) -> None:
-        """As far as the time goes: a quarter of a megabyte may be thousands of streams. Others have their turn before
-        the rest, and no more is read meanwhile."""
+        """Take in as much as the time allows: a quarter of a megabyte may be thousands of streams. Others have their
+        turn before the rest, and nothing more is read meanwhile."""
         now_s = self._loop.time()
         for at in range(0, len(data), PIECE_BYTES):
             if at and RECEIVING.is_over(self._loop):
@@ -168,12 +168,12 @@ class Endpoint(asyncio.Protocol):
         data = bytes(self._later)
         self._later.clear()
         if not self._transport.is_closing():
-            self._transport.resume_reading()  # also if this is ending: the peer may hang up, which is to be noticed
+            self._transport.resume_reading()  # even while this is ending: the peer may hang up, and we have to notice
         if data and not self.is_ending:
             self._receive(data)
 
     def _receive_all(self) -> None:
-        """What is left when the peer ends."""
+        """Take in what is left when the peer ends."""
         data = bytes(self._later)
         self._later.clear()
         if data:
@@ -190,19 +190,20 @@ class Endpoint(asyncio.Protocol):
         self.flush()
 
     def eof_received(self) -> bool:
-        """The peer sends no more. Nobody who speaks gRPC still reads then, so the transport closes itself."""
+        """The peer sends no more. No gRPC peer still reads after that, so the transport closes itself."""
         self._receive_all()
         if not self.is_ending:
             self._stop(self._why_lost(None))
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Once is enough: who is cancelled while connecting calls it, because not every event loop does then."""
+        """Calling it again does nothing: if connecting is cancelled, our code calls it, because not every event loop
+        does."""
         if self._is_lost:
             return
         self._is_lost = True
         reason = self._reason or self._why_lost(exc)
-        if isinstance(exc, PeerError):  # TLS's
+        if isinstance(exc, PeerError):  # from TLS
             self.failure = self.failure or reason
         self.is_ending = True
         if self._timer is not None:
@@ -239,13 +240,13 @@ class Endpoint(asyncio.Protocol):
     # --- writing -------------------------------------------------------------------------------------------------
 
     def flush_soon(self) -> None:
-        """All that is written in this turn of the loop goes out together."""
+        """Send everything that is written in this turn of the loop together."""
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self.flush)
 
     def flush_now(self) -> None:
-        """What is written leaves at once; within ``data_received``, with the rest of its answers."""
+        """Send at once what is written; within ``data_received``, together with the other answers."""
         if not self._receiving:
             self.flush()
 
@@ -281,7 +282,8 @@ class Endpoint(asyncio.Protocol):
     # --- ending --------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """A server: the peer opens no more streams. Those that are open, or on their way, end first; then this does."""
+        """For a server: the peer opens no more streams. Open ones, and those on their way, end first; then the
+        connection does."""
         if not self._is_draining and not self.is_ending:
             self._is_draining = True
             self.http2.announce_end()
@@ -294,26 +296,27 @@ class Endpoint(asyncio.Protocol):
         self.flush_soon()
 
     def close(self, reason: str = "this side closed the connection") -> None:
-        """End now, and in order: what was written still goes out. Streams that are open are lost."""
+        """End now, and in order: what was written is still sent. Open streams are lost."""
         if not self.is_ending:
             self.http2.refuse_streams()
             self._end(reason, is_failure=False)
 
     def drop(self, reason: str) -> None:
-        """The same, because the peer has not done what it should. It hears why."""
+        """Do the same, because the peer has broken a rule. It is told why."""
         if not self.is_ending:
             self.http2.refuse_streams(ErrorCode.NO_ERROR, reason)
             self._end(reason, is_failure=True)
 
     def abort(self, reason: str) -> None:
-        """End at once. The peer hears nothing."""
+        """End at once. The peer is told nothing."""
         if not self.is_ending:
             self.failure = reason
             self._stop(reason)
         self._transport.abort()
 
     def _end(self, reason: str, is_failure: bool) -> None:
-        """GOAWAY is written. The peer gets time to read it: closing a socket at once may destroy what is under way."""
+        """Write GOAWAY. The peer gets time to read it, because closing a socket at once may destroy what is under
+        way."""
         if self.is_ending:
             return
         if is_failure:
@@ -325,7 +328,7 @@ class Endpoint(asyncio.Protocol):
         end_writing(self._transport)
 
     def _stop(self, reason: str) -> None:
-        """Streams are over, and what is left of the connection will be soon."""
+        """Streams are over, and the rest of the connection ends soon."""
         self.is_ending = True
         self._reason = reason
         self.http2.lost(reason)
@@ -343,7 +346,7 @@ class Endpoint(asyncio.Protocol):
     # --- is the peer still there? --------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Ping who is silent, and hang up on who stays it."""
+        """Ping a silent peer, and hang up if it stays silent."""
         settings, now_s = self._settings, self._loop.time()
         wait_s = settings.keepalive_s
         if self._heard:

@@ -1,7 +1,7 @@
 """TLS between a TCP transport and a protocol, by Python's ``ssl``.
 
-asyncio has the same, but tells nobody why a handshake failed or with whom, and begins it before anybody could say that
-there are too many connections. Here both are known, and large writes are encrypted in large pieces.
+asyncio has the same, but does not say why a handshake failed or with whom, and begins it before anybody could say that
+there are too many connections. This does both, and encrypts large writes in large pieces.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any, Final, cast
 
 from weft.errors import PeerError
 
-PLAIN_BYTES: Final = 256 << 10  # decrypted at a time: what a transport reads at once
-PIECE_BYTES: Final = 128 << 10  # encrypted at a time: memory that was just used is used again
-JOIN_BYTES: Final = 64 << 10  # smaller pieces are joined before they are encrypted: a record for each would be dear
+PLAIN_BYTES: Final = 256 << 10  # decrypted at a time: as much as a transport reads at once
+PIECE_BYTES: Final = 128 << 10  # encrypted at a time, so that memory is reused while it is hot
+JOIN_BYTES: Final = 64 << 10  # smaller pieces are joined before they are encrypted, because each record costs something
 EMPTY_BYTES_MAX: Final = 64 << 10  # of records without content in a row; an honest peer sends a ticket or new keys
-LINGER_S: Final = 2.0  # for a peer to read why there is no TLS with it
+LINGER_S: Final = 2.0  # for a peer to read why the handshake failed
 HTTP2: Final = "h2"
 
 ALERT: Final = re.compile("(?:SSLV3|TLSV1|TLSV13)_ALERT_(.+)")
-# What OpenSSL says of a first record that is none.
+# What OpenSSL says about a first record that is not TLS.
 NOT_TLS: Final = {
     "HTTP_REQUEST": "the peer speaks plain HTTP, not TLS",
     "HTTPS_PROXY_REQUEST": "the peer speaks plain HTTP, not TLS",
@@ -33,17 +33,17 @@ NOT_TLS: Final = {
     "PACKET_LENGTH_TOO_LONG": "the peer does not speak TLS",
 }
 
-_buffers = threading.local()  # ssl lets go of the interpreter while it decrypts
+_buffers = threading.local()  # ssl releases the GIL while it decrypts
 
 
 class TlsFailed(PeerError):
-    """There is no TLS with this peer."""
+    """The TLS handshake with this peer failed."""
 
 
 def for_http2(context: ssl.SSLContext) -> ssl.SSLContext:
     """The context, set for HTTP/2 (RFC 9113, 9.2).
 
-    No connection resumes an earlier one: each shows its certificate. Only with TLS 1.2 the same context may be resumed
+    No connection resumes an earlier one: each shows its certificate. Only TLS 1.2 allows the same context to be resumed
     for five minutes, which Python cannot change.
     """
     context.set_alpn_protocols([HTTP2])
@@ -57,8 +57,8 @@ def for_http2(context: ssl.SSLContext) -> ssl.SSLContext:
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
     """A protocol to the TCP transport below, a transport to the protocol above.
 
-    ``shaken`` is done when the handshake is, with TlsFailed if it failed; ``on_failed`` is told of that, too, when the
-    socket is closed.
+    ``shaken`` is done when the handshake is, with TlsFailed if it failed; ``on_failed`` is told, too, once the socket
+    is closed.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     # --- what the transport below calls --------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._below = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self._below = cast(asyncio.Transport, transport)  # uvloop's transport is one in all but name
         if self._is_over:  # given up before it began
             self._below.abort()
             return
@@ -114,7 +114,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Once is enough, as for an endpoint."""
+        """Calling it again does nothing, as for an endpoint."""
         if self._is_lost:
             return
         self._is_lost = True
@@ -161,7 +161,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._fail(TlsFailed("the TLS handshake took too long", limit_s=self._timeout_s))
 
     def _read(self) -> None:
-        """All that is decrypted by now, in large pieces: a record has 16 KiB at most."""
+        """Read everything decrypted so far, in large pieces: a record has at most 16 KiB."""
         buffer, read = _buffer(), self._ssl.read
         more = True
         while more and not self._is_over:
@@ -175,7 +175,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
                     is_end = not got
             except ssl.SSLWantReadError:
                 more = False
-            except ssl.SSLZeroReturnError:  # the same as nothing, if we have said goodbye, too
+            except ssl.SSLZeroReturnError:  # no different from nothing, if we have said goodbye, too
                 is_end = True
             except ssl.SSLError as error:
                 failure = _reason(error)
@@ -192,7 +192,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._flush()  # an answer to a change of keys
 
     def _peer_ended(self) -> None:
-        """It said goodbye."""
+        """The peer said goodbye."""
         if not self._is_over:
             self.above.eof_received()
         self.close()
@@ -216,11 +216,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def _fail_shaken(self) -> None:
         if not self.shaken.done() and self._failure is not None:
             self.shaken.set_exception(self._failure)
-            self.shaken.exception()  # who does not wait for it need not hear of it
+            self.shaken.exception()  # so that nobody has to wait for it
 
     def _hang_up(self) -> None:
         self._is_over = True
-        with suppress(ssl.SSLError):  # the peer's goodbye is not waited for
+        with suppress(ssl.SSLError):  # we do not wait for the peer's goodbye
             self._ssl.unwrap()
         self._flush()
         if self._below is not None:
@@ -260,12 +260,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         return True
 
     def write_eof(self) -> None:
-        """Our goodbye. The peer may read what is under way, and hangs up; what it still says is not read."""
+        """Send our goodbye. The peer may read what is under way, and hangs up; nothing more from it is read."""
         if not self._is_over:
             self._hang_up()
 
     def close(self) -> None:
-        """What was written still goes out, then our goodbye."""
+        """Send what was written, then our goodbye."""
         self.write_eof()
         if self._below is not None:
             self._below.close()
@@ -310,7 +310,7 @@ def end_writing(transport: asyncio.Transport) -> None:
 
 
 def _buffer() -> memoryview:
-    """To decrypt into: one for a thread, because what is in it is passed on at once."""
+    """To decrypt into. One per thread will do, because its content is passed on at once."""
     made: memoryview | None = getattr(_buffers, "made", None)
     if made is None:
         made = _buffers.made = memoryview(bytearray(PLAIN_BYTES))

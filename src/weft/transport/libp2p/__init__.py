@@ -1,12 +1,12 @@
-"""libp2p connections on asyncio, around the pieces in ``weft.wire.libp2p``: what Coaty agents need, and no more.
+"""libp2p connections on asyncio, around the pieces in ``weft.wire.libp2p``; only what Coaty agents need.
 
 - ``connection``: a TCP connection that was upgraded, with its streams. Handlers are called with each message as it
-  comes; what is read is dealt with at once, so nothing queues here.
-- ``host``: one peer with all its connections: listens, dials, asks each neighbour who it is (identify).
+  comes, so nothing queues here.
+- ``host``: one peer with all its connections: it listens, dials, and asks each neighbour who it is (identify).
 - ``pubsub``: Floodsub on a host. ``mdns``: finding peers on chosen interfaces, and nowhere else.
 
-MPLEX has no flow control of its own: a connection whose application cannot follow is not read from for a while, and a
-peer that does not take what is sent to it is hung up on.
+MPLEX has no flow control: if the application cannot follow, its connections are not read for a while, and a peer that
+does not take what it is sent loses its connection.
 """
 
 from weft.transport.libp2p.connection import Connection, Stream, StreamHandler

@@ -1,4 +1,4 @@
-"""One connection to a peer: encrypted, with streams, each with a handler that takes its messages."""
+"""One connection to a peer: it is encrypted and has streams, and each stream has a handler that takes its messages."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from weft.wire.libp2p.peer_id import PeerId
 from weft.wire.libp2p.upgrade import Upgrade, Upgraded
 
 LIBP2P_UPGRADE_S: Final = 10.0  # from a TCP connection to one with streams: a few round trips and an RSA signature
-LIBP2P_NEGOTIATION_S: Final = 10.0  # for the two lines that begin a stream
+LIBP2P_NEGOTIATION_S: Final = 10.0  # for the two lines at the beginning of a stream
 LIBP2P_SILENCE_S: Final = 30  # a peer whose machine acknowledges nothing for so long is gone
-LIBP2P_PROBE_S: Final = 5  # between the questions whether it is there, on a quiet connection
-LIBP2P_UNSENT_BYTES_MAX: Final = 16 * MIB  # to one peer; eight of the longest messages, then it is hung up on
+LIBP2P_PROBE_S: Final = 5  # between checks whether the peer is there, on a quiet connection
+LIBP2P_UNSENT_BYTES_MAX: Final = 16 * MIB  # to one peer: eight of the longest messages; then it is closed
 
 
 class StreamHandler(Protocol):
-    """What is done with one stream. A PeerError that it raises ends the connection."""
+    """Handles one stream. If it raises PeerError, the connection ends."""
 
     def on_message(self, data: bytes) -> None:
         """One message of the muxer, as it was sent."""
@@ -39,14 +39,14 @@ Accept = Callable[["Stream"], StreamHandler]
 
 
 class Owner(Protocol):
-    """What a connection tells the host it belongs to."""
+    """What a connection tells its host."""
 
     def established(self, connection: Connection) -> None: ...
 
     def lost(self, connection: Connection) -> None: ...
 
     def accepted(self) -> dict[str, Accept]:
-        """The protocols that are spoken here."""
+        """The protocols that we speak."""
 
 
 class Stream:
@@ -64,7 +64,7 @@ class Stream:
         return self.connection.peer
 
     def send(self, data: bytes) -> None:
-        """Of no effect on a stream that is gone."""
+        """Does nothing on a stream that is gone."""
         self.connection.send_on(self._id, data)
 
     def close(self) -> None:
@@ -76,19 +76,19 @@ class Stream:
 
 
 class _Opening:
-    """A stream on which the protocol is being agreed on."""
+    """A stream whose protocol is still being negotiated."""
 
     __slots__ = ("handler", "negotiator", "timer", "waiter")
 
     def __init__(self, negotiator: Dialler | Listener, timer: asyncio.TimerHandle) -> None:
         self.negotiator = negotiator
         self.timer = timer
-        self.waiter: asyncio.Future[Stream] | None = None  # of the one who opens it; None: the peer does
+        self.waiter: asyncio.Future[Stream] | None = None  # our task that opens it; None: the peer opens it
         self.handler: Accept | None = None
 
 
 class Connection(asyncio.Protocol):
-    """Handed to asyncio as the protocol of a TCP connection; the host is told when it stands and when it is lost."""
+    """asyncio uses it as the protocol of a TCP connection; the host is told when it stands and when it is lost."""
 
     def __init__(self, upgrade: Upgrade, owner: Owner) -> None:
         self._upgrade: Upgrade | None = upgrade
@@ -103,7 +103,7 @@ class Connection(asyncio.Protocol):
         self.endpoint: tuple[str, int]  # the address of the other end, once there is a connection
         self.closed_by_us = False
         self.reason: WeftError | None = None  # why it ended, if somebody is to blame
-        self.stood: asyncio.Future[None] = self._loop.create_future()  # done once it stands, or never will
+        self.stood: asyncio.Future[None] = self._loop.create_future()  # done when it stands, or never will
         self.over: asyncio.Future[None] = self._loop.create_future()
 
     # --- for its owner -------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
         return self._upgrade is None and not self._is_lost
 
     async def open(self, protocol: str, handler: Accept) -> Stream:
-        """A stream of this protocol; raise PeerError if the peer does not speak it or the connection ends."""
+        """Open a stream of this protocol; raise PeerError if the peer does not speak it or the connection ends."""
         if not self.stands:
             raise PeerError("the connection is gone", protocol=protocol)
         stream, data = self._up.muxer.open_stream()
@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
         await self._can_write.wait()
 
     def close(self) -> None:
-        """Hang up. What was written still goes out."""
+        """Hang up. What was written is still sent."""
         self.closed_by_us = True
         if self.is_made:
             self._transport.close()
@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
             self.abort(PeerError("closed before it stood"))
 
     def abort(self, reason: WeftError) -> None:
-        """Hang up at once, because of something the peer did; or as soon as there is a TCP connection."""
+        """Hang up at once, because of something that the peer did; or as soon as there is a TCP connection."""
         if self.reason is None and not self._is_lost:
             self.reason = reason
         if self.is_made:
@@ -178,11 +178,11 @@ class Connection(asyncio.Protocol):
     # --- what asyncio calls --------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is one in all but name
         self.is_made = True
         self._upgrade_timer = self._loop.call_later(LIBP2P_UPGRADE_S, self._give_up)
         peer_name = transport.get_extra_info("peername")
-        if peer_name is None:  # reset already; later it could be asked for in vain as well
+        if peer_name is None:  # reset already; asking later would be useless, too
             self.abort(PeerError("peer hung up at once"))
             return
         self.endpoint = (peer_name[0], peer_name[1])
@@ -204,7 +204,7 @@ class Connection(asyncio.Protocol):
             self.abort(error)
 
     def eof_received(self) -> bool:
-        return False  # a half of a connection is of no use
+        return False  # half a connection is useless
 
     def pause_writing(self) -> None:
         self._can_write.clear()

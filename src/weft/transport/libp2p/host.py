@@ -1,4 +1,4 @@
-"""One libp2p peer with all its connections: it listens, dials, and learns of each neighbour who and where it is."""
+"""One libp2p peer with all its connections: it listens, dials, and learns who and where each neighbour is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from weft.wire.libp2p.private_keys import PrivateKey
 from weft.wire.libp2p.upgrade import Entropy, Upgrade
 
 LIBP2P_DIAL_S: Final = 10.0  # for a TCP connection
-# Of a host by itself, without a node's doorkeeper. Who stands in line for longer than a handshake takes may be closed.
+# Of a host without a node's doorkeeper. A peer that waits in line for longer than a handshake takes may be closed.
 LIBP2P_DOOR: Final = DoorLimits(
     LIBP2P_CONNECTIONS_MAX, LIBP2P_CONNECTIONS_MAX, LIBP2P_CONNECTIONS_MAX, LIBP2P_CONNECTIONS_MAX, grace_s=2.0
 )
@@ -35,12 +35,12 @@ class Neighbour:
 
     peer: PeerId
     protocols: tuple[str, ...]
-    addresses: tuple[Multiaddr, ...]  # where it listens, by its own account
+    addresses: tuple[Multiaddr, ...]  # where it says that it listens
 
 
 class Host:
-    """Callbacks: ``on_ready`` for every connection to a neighbour once that has said who it is, ``on_lost`` for every
-    such connection that ended, ``on_full`` when the bound on connections is met, once until there is room again.
+    """Callbacks: ``on_ready`` for every connection to a neighbour once it has said who it is, ``on_lost`` for every
+    such connection that ended, ``on_full`` when there are too many connections, once until there is room again.
     ``door`` is how others get in; a node sets its own before ``listen``."""
 
     def __init__(
@@ -63,8 +63,8 @@ class Host:
         self.door: Door = Doorkeeper().door("coaty", LIBP2P_DOOR)
         self._acceptors: list[Acceptor] = []
         self._listening: list[socket.socket] = []
-        self._guests: dict[Connection, Guest] = {}  # connections as the door knows them
-        self._all: set[Connection] = set()  # those being upgraded and those apart included
+        self._guests: dict[Connection, Guest] = {}  # as the door knows them
+        self._all: set[Connection] = set()  # including those being upgraded and those kept apart
         self._apart: set[Connection] = set()
         self._ready: dict[PeerId, dict[Connection, Neighbour]] = {}
         self._dialling: dict[Multiaddr, asyncio.Task[Connection]] = {}
@@ -108,7 +108,7 @@ class Host:
         self._acceptors.append(acceptor)
 
     async def dial(self, address: Multiaddr) -> Connection:
-        """A connection to the peer at ``address`` (which names it): one that stands, or a new one; or PeerError."""
+        """A connection to the peer at ``address`` (which names it): an existing one or a new one; or PeerError."""
         peer = _named_peer(address)
         if standing := self.connections(peer):
             return standing[0]
@@ -119,7 +119,7 @@ class Host:
         return await asyncio.shield(dialling)
 
     async def dial_apart(self, address: Multiaddr) -> Connection:
-        """A new connection that does not count: neither ready nor lost is told of it. Close it after use."""
+        """A new connection that does not count: neither ``on_ready`` nor ``on_lost`` is called. Close it after use."""
         return await self._dial(address, _named_peer(address), apart=True)
 
     async def close(self) -> None:
@@ -140,7 +140,7 @@ class Host:
                 overs[over].abort(PeerError("peer did not take the rest in time"))
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run it as long as the host lives. A PeerError ends it quietly: whom it was about is gone, or unwilling."""
+        """Run it as long as the host lives. A PeerError ends it quietly: its peer is gone, or refuses."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -211,7 +211,7 @@ class Host:
             raise PeerError("only TCP addresses can be dialled", address=address)
         connection = self._new_connection(peer)
         loop = asyncio.get_running_loop()
-        guest = self.door.arrive(endpoint[0], loop.time())  # what we dial takes a place as well
+        guest = self.door.arrive(endpoint[0], loop.time())  # our own dials take a place as well
         if guest is None:
             self._forget(connection)
             raise PeerError("too many connections to dial another one", address=address)

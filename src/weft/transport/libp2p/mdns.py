@@ -1,6 +1,6 @@
-"""Finding peers by multicast DNS, on the interfaces that were chosen and on no other.
+"""Finding peers by multicast DNS, on the chosen interfaces only.
 
-Each interface has a socket of its own: it joins the group there, sends there, and hears only what came in there.
+Each interface has its own socket, which joins the group there, sends there, and receives only what came in there.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from weft.wire.libp2p.errors import BadFrame
 from weft.wire.libp2p.mdns import Found
 from weft.wire.libp2p.peer_id import PeerId
 
-MDNS_ANSWER_INTERVAL_S: Final = 1.0  # RFC 6762, 6: the same records no more often
+MDNS_ANSWER_INTERVAL_S: Final = 1.0  # RFC 6762, 6: not the same records more often
 TTL: Final = 255  # RFC 6762, 11
 IP_MULTICAST_ALL: Final = getattr(socket, "IP_MULTICAST_ALL", 49)  # Linux; Python names it from 3.12 on
 
 
 class Mdns:
-    """Asks every few seconds who is there, answers others, and tells of peers that announce themselves."""
+    """Asks every few seconds who is there, answers others, and reports peers that announce themselves."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class Mdns:
         interfaces: Sequence[ipaddress.IPv4Address],
         on_found: Callable[[Found], None],
     ) -> None:
-        """``interfaces`` by their addresses, which are also what is announced; UsageError if the namespace is too long
-        for a DNS name."""
+        """``interfaces`` are given by their addresses, which are also announced. UsageError if the namespace is too
+        long for a DNS name."""
         if not interfaces:
             raise UsageError("mDNS needs at least one interface, by its address")
         self._namespace = namespace
@@ -79,7 +79,7 @@ class Mdns:
             transport.sendto(packet, (mdns.GROUP, mdns.PORT))
 
     def _received(self, data: bytes) -> None:
-        """Whatever came; packets of others about other things are normal."""
+        """Take any packet; packets of others about other things are normal."""
         if len(data) > MDNS_PACKET_BYTES_MAX:
             return
         try:
@@ -105,7 +105,7 @@ class _Listener(asyncio.DatagramProtocol):
         self._received(data)
 
     def error_received(self, exc: Exception) -> None:
-        pass  # the interface is down just now; the next query tries again
+        pass  # the interface is down at the moment; the next query tries again
 
 
 def _multicast_socket(interface: ipaddress.IPv4Address) -> socket.socket:
@@ -119,7 +119,7 @@ def _multicast_socket(interface: ipaddress.IPv4Address) -> socket.socket:
         sock.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
         membership = struct.pack("4s4s", socket.inet_aton(mdns.GROUP), interface.packed)
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
-        sock.bind((mdns.GROUP, mdns.PORT))  # the group's address: nothing that was sent to us alone
+        sock.bind((mdns.GROUP, mdns.PORT))  # the group's address, so nothing that was sent to us alone
         sock.setblocking(False)
     except OSError:
         sock.close()

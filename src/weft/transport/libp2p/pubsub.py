@@ -1,4 +1,4 @@
-"""Floodsub on a host: performs what the router decides, and hands on what is delivered."""
+"""Floodsub on a host: it performs what the router decides, and hands on what is delivered."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from weft.wire.libp2p.framing import VarintFrames
 from weft.wire.libp2p.peer_id import PeerId
 from weft.wire.libp2p.upgrade import Entropy
 
-LIBP2P_STALL_S: Final = 30.0  # a peer that takes nothing for so long is hung up on by whoever waits for it
-SEQNO_BYTES = 8  # as the reference's
+LIBP2P_STALL_S: Final = 30.0  # a peer that takes nothing for so long loses its connection to the task that waits for it
+SEQNO_BYTES = 8  # as in the reference
 
 
 class Pubsub:
-    """Callbacks: ``on_message`` for what we subscribed to; ``on_changed`` when a neighbour told what it wants;
+    """Callbacks: ``on_message`` for what we subscribed to; ``on_changed`` when a neighbour has said what it wants;
     ``on_dropped`` for messages that are not believed."""
 
     def __init__(self, host: Host, entropy: Entropy) -> None:
@@ -46,16 +46,17 @@ class Pubsub:
         self._perform(self._router.unsubscribe(topic))
 
     def publish(self, topic: str, data: bytes, seqno: bytes | None = None) -> None:
-        """To all neighbours that want it, and to ourselves if we do. Await ``drained`` before publishing much more.
+        """Publish to all neighbours that want it, and to ourselves if we do. Await ``drained`` before publishing much
+        more.
 
-        ``seqno`` tells our messages apart, and must never come again; None takes one by chance.
+        ``seqno`` tells our messages apart, and must never repeat; None takes a random one.
         """
         number = self._entropy(SEQNO_BYTES) if seqno is None else seqno
         self._perform(self._router.publish(topic, data, number, time.monotonic()))
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """What we are subscribed to."""
+        """The topics to which we are subscribed."""
         return self._router.topics
 
     def peers_of(self, topic: str) -> frozenset[PeerId]:
@@ -67,9 +68,10 @@ class Pubsub:
         return peer in self._streams and self._router.wants(peer, topic)
 
     async def drained(self) -> None:
-        """Wait until every neighbour has taken most of what was sent; who takes nothing for too long is hung up on.
+        """Wait until every neighbour has taken most of what was sent; one that takes nothing for too long loses its
+        connection.
 
-        Others have their turn in any case: a publisher in a loop must not keep its own host from reading.
+        Others have their turn in any case: a publisher in a loop must not stop its own host from reading.
         """
         await asyncio.sleep(0)
         for stream in list(self._streams.values()):
@@ -82,7 +84,7 @@ class Pubsub:
                 )
 
     def pause(self) -> None:
-        """The application cannot follow: stop reading from neighbours, and so, in the end, slow them down."""
+        """The application cannot follow: stop reading from neighbours, which slows them down in the end."""
         self._paused = True
         for connection in self._connections():
             connection.pause_reading()
@@ -92,7 +94,7 @@ class Pubsub:
         for connection in self._connections():
             connection.resume_reading()
 
-    # --- neighbours: called by whoever owns the host -------------------------------------------------------------
+    # --- neighbours: called by the owner of the host -------------------------------------------------------------
 
     def ready(self, connection: Connection, neighbour: Neighbour) -> None:
         if floodsub.PROTOCOL in neighbour.protocols:
@@ -126,11 +128,11 @@ class Pubsub:
     # --- what comes ----------------------------------------------------------------------------------------------
 
     def received(self, sender: PeerId, body: bytes) -> None:
-        """An RPC of a neighbour; raise BadFrame if it is none."""
+        """Take an RPC from a neighbour; raise BadFrame if it is not valid."""
         self._perform(self._router.receive_rpc(sender, body, time.monotonic()))
 
     def read_from(self, connection: Connection) -> None:
-        """A connection on which messages come: it is paused with the others."""
+        """Messages come on this connection: it is paused together with the others."""
         if self._paused:
             connection.pause_reading()
 
@@ -177,8 +179,8 @@ class _Inbound:
 
 
 class _Outbound:
-    """Our own stream: the neighbour says nothing on it. If it is lost while the connection stands, that is of no use
-    any more: hanging up lets both sides begin anew."""
+    """Our own stream: the neighbour says nothing on it. If it is lost while the connection stands, the connection is
+    useless: hanging up lets both sides start again."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -1,6 +1,6 @@
 """A stream of a peer link: frames in, frames out, and one error when it is over.
 
-What a link needs of gRPC is named by ``PeerChannel``, ``DialledCall`` and ``AcceptedCall``: a simulation has its own.
+``PeerChannel``, ``DialledCall`` and ``AcceptedCall`` name what a link needs of gRPC: a simulation has its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ THE_PEER_ENDED: Final = "the peer ended the stream"
 
 
 class LinkBroken(PeerError):
-    """The stream is over, by the peer's doing or the network's; the text says why."""
+    """The stream is over, because of the peer or the network; the text says why."""
 
 
 class PeerCall(Protocol):
@@ -26,7 +26,7 @@ class PeerCall(Protocol):
         """The next message; None at the end; RpcError when the call has failed."""
 
     async def write(self, message: bytes) -> None:
-        """Done when there is room for more; RpcError when the call is over."""
+        """Returns when there is room for more; RpcError when the call is over."""
 
 
 class DialledCall(PeerCall, Protocol):
@@ -47,7 +47,7 @@ class AcceptedCall(PeerCall, Protocol):
     def metadata(self) -> Metadata: ...
 
     def widen(self) -> None:
-        """The caller is welcome, and may send as much at a time as others."""
+        """The caller is known now, and may send as much at a time as others."""
 
 
 class PeerChannel(Protocol):
@@ -57,20 +57,20 @@ class PeerChannel(Protocol):
         """Begin a call; raise RpcError if there is no connection."""
 
     def close(self) -> None:
-        """Calls that are open fail, and there are no more."""
+        """Fail the open calls, and allow no more."""
 
     async def wait_closed(self) -> None: ...
 
 
 class ByteStream(Protocol):
     async def read(self) -> bytes:
-        """The next frame; LinkBroken when there is none any more."""
+        """The next frame; LinkBroken when there are no more."""
 
     async def write(self, frame: bytes) -> None:
-        """Done when there is room for more, so that a slow peer slows only its own writer; LinkBroken."""
+        """Returns when there is room for more, so that a slow peer slows only its own writer; LinkBroken."""
 
     async def finish(self) -> None:
-        """Nothing more will be written: let everything out, as far as this side can see to it."""
+        """Nothing more will be written: wait until everything has left, as far as this side can tell."""
 
 
 class _CallStream:
@@ -104,7 +104,7 @@ class DialledStream(_CallStream):
         self._dialled = call
 
     async def finish(self) -> None:
-        """Wait for the peer to end it too; somebody has to go on reading."""
+        """Wait for the peer to end it, too; somebody has to go on reading."""
         self._dialled.end()
         await self._read_all.wait()
 
@@ -116,11 +116,11 @@ class AcceptedStream(_CallStream):
         super().__init__(call)
 
     async def finish(self) -> None:
-        """Frames go out before the status that follows when the handler returns."""
+        """Frames are sent before the status that follows when the handler returns."""
 
 
 async def begin_call(channel: PeerChannel, path: str, metadata: Metadata) -> DialledCall:
-    """Raise LinkBroken if there is no connection any more."""
+    """Raise LinkBroken if there is no connection any longer."""
     try:
         return await channel.call(path, metadata)
     except RpcError as error:
@@ -132,5 +132,5 @@ def _broken(error: RpcError) -> LinkBroken:
 
 
 def clipped(reason: str) -> str:
-    """A reason as somebody else put it: bounded, on one line."""
+    """A reason in another's words: bounded, and on one line."""
     return "".join(c if c.isprintable() else " " for c in reason[:LINK_REASON_CHARS_MAX])

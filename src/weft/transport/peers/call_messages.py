@@ -1,4 +1,4 @@
-"""Frames of requests and replies, as ``peerlink.proto`` has them, and back. What comes from a peer is checked."""
+"""Frames of requests and replies, to and from ``peerlink.proto``. Everything from a peer is checked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from weft.wire.mesh.calls import check_headers
 from weft.wire.mesh.errors import BadMeshMessage
 from weft.wire.mesh.peerlink_pb2 import PeerCall
 
-SLOTS_TOLD_MAX = 1 << 20  # of all servers of a node: more would only weigh more
+SLOTS_TOLD_MAX = 1 << 20  # of all servers of a node: a greater number would only add weight
 FAULTS = {
     CallFault.NO_SERVER: PeerCall.FAULT_NO_SERVER,
     CallFault.BUSY: PeerCall.FAULT_BUSY,
@@ -36,7 +36,7 @@ FAULTS = {
     CallFault.TIMED_OUT: PeerCall.FAULT_LOST,
 }
 FAULTS_READ = {number: fault for fault, number in reversed(FAULTS.items())}
-EVENT_CHARS_MAX = 512  # of where a reply is kept: a topic, a node and numbers
+EVENT_CHARS_MAX = 512  # of the place where a reply is kept: a topic, a node and numbers
 
 
 def call_message(frame: CallFrame) -> PeerCall:
@@ -68,7 +68,7 @@ def call_message(frame: CallFrame) -> PeerCall:
 
 
 def read_call_untrusted(peer: NodeId, message: PeerCall) -> ReceivedCall:
-    """Raise only BadMeshMessage."""
+    """Read a frame; raise only BadMeshMessage."""
     try:
         source, target = parse_node_id(message.source), parse_node_id(message.target)
         body = _read_body_untrusted(message)
@@ -87,7 +87,7 @@ def _read_body_untrusted(message: PeerCall) -> CallBody:
             topic = parse_topic(question.topic)
             if is_own(topic):
                 raise BadMeshMessage("requests cannot be sent on internal topics of the mesh", topic=topic)
-            if not 0 < question.timeout_s <= CALL_TIMEOUT_S_MAX:  # and no NaN
+            if not 0 < question.timeout_s <= CALL_TIMEOUT_S_MAX:  # also refuses NaN
                 raise BadMeshMessage("the time for a call is out of range", limit=CALL_TIMEOUT_S_MAX)
             _check_payload(question.payload)
             headers = dict(question.headers)

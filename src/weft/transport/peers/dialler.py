@@ -1,4 +1,4 @@
-"""An address that is dialled, and the ways in which links end that are nobody's fault."""
+"""An address that is dialled, and the ways in which links end without anybody's fault."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DuplicateLink(PeerError):
 
 
 class TwinRefused(PeerError):
-    """Two nodes run with the id of this peer, and the elder of them has the link."""
+    """Two nodes run with the id of this peer, and the older one has the link."""
 
 
 class ClosedHere(PeerError):
@@ -27,7 +27,7 @@ class ClosedHere(PeerError):
 
 
 class Dialler:
-    """An address that is to have a link, and who was found there."""
+    """An address that is to have a link, and the node that was found there."""
 
     def __init__(self, address: str, backoff: Backoff) -> None:
         self.address = address
@@ -35,13 +35,13 @@ class Dialler:
         self.node_id: NodeId | None = None
         self.unlinked = asyncio.Event()  # the link to that node may be gone
         self.trouble = ""
-        self.link: PeerConnection | None = None  # once both of its streams are there
+        self.link: PeerConnection | None = None  # set when both of its streams are there
         self.task: asyncio.Task[None] | None = None
-        self.replacing: asyncio.Task[None] | None = None  # a second one, to take the place of the link
+        self.replacing: asyncio.Task[None] | None = None  # dials a second link, which replaces the first one
 
 
 def status_of(error: PeerError) -> StatusCode:
-    """What a peer that dialled us is told."""
+    """The status for a peer that dialled us."""
     match error:
         case DuplicateLink() | TwinRefused():
             return StatusCode.ALREADY_EXISTS

@@ -1,12 +1,15 @@
-"""Which connection of two nodes stays: that dialled by the higher node id, whatever order things happen in (PL-01).
+"""Which of two nodes' connections stays: the one that the higher node id dialled, in whatever order things happen
+(PL-01).
 
 A connection is made in two steps: both sides say hello on the event stream, then the dialler commits by opening the
 control stream. In between, either side may know of another connection of the two that is better:
 
-- The dialler gives up its own if it has a better one, and commits otherwise. Who commits has nothing better.
-- The other side takes what is committed in place of what it has, unless that is its own dial, it has the higher id, and
-  the peer may have committed before it knew of it (their dials crossed). A peer that said hello when the other
-  connection stood already, and still commits, has lost it: what stands here is half-open, and goes.
+- The dialler gives up its own if it has a better one, and commits otherwise. So a dialler that commits has nothing
+  better.
+- The other side replaces its connection with the committed one. The exception: its connection is its own dial, it has
+  the higher id, and the peer may have committed before it knew of that dial (their dials crossed). A peer that said
+  hello when the other connection already stood, and still commits, has lost that one: what stands here is half-open,
+  and is closed.
 
 Peers without a control stream commit with their hello. Nothing is done here: answers say what stays and what goes.
 """
@@ -35,11 +38,11 @@ class Candidate(Protocol):
 
     @property
     def incarnation(self) -> int:
-        """That the peer said: it grows when a node starts."""
+        """The incarnation that the peer named: it grows when a node starts."""
 
     @property
     def life(self) -> Life | None:
-        """Of the peer, if it told."""
+        """The peer's life, if it named one."""
 
 
 C = TypeVar("C", bound=Candidate)
@@ -50,12 +53,12 @@ class Contest(Generic[C]):
     """All connections with one peer."""
 
     standing: C | None = None
-    # Our dials that we committed to, and the peer's that said hello: each with what stood then.
+    # Our dials that we committed to, and the peer's dials that said hello: each with what stood at that time.
     made: list[tuple[C, C | None]] = field(default_factory=list)
 
 
 class Election(Generic[C]):
-    """All peers of one node. ``own_id`` decides between dials of both sides."""
+    """The connections with all peers of one node. ``own_id`` decides between dials of both sides."""
 
     def __init__(self, own_id: NodeId) -> None:
         self._own_id = own_id
@@ -66,9 +69,9 @@ class Election(Generic[C]):
         return contest.standing if contest else None
 
     def on_hello(self, candidate: C, replaced: C | None = None) -> bool:
-        """Both sides have said hello. False: there is a better connection, give this one up.
+        """Both sides have said hello. False: there is a better connection, so give this one up.
 
-        ``replaced`` is a dial of ours that this one is to take the place of: nothing is better for being there already.
+        ``replaced`` is a dial of ours that this one is to replace, so that one does not count as better.
         """
         contest = self._contests.setdefault(candidate.peer, Contest())
         replaces = replaced is not None and contest.standing is replaced and not contest.made
@@ -78,7 +81,8 @@ class Election(Generic[C]):
         return True
 
     def on_commit(self, candidate: C) -> list[C] | None:
-        """Both steps are done. None: give it up. Else it stands from now on, and these have to go."""
+        """Both steps are done. None: give it up. Otherwise it stands from now on, and the connections returned have to
+        be closed."""
         contest = self._contests[candidate.peer]
         stood = next(stood for made, stood in contest.made if made is candidate)
         if not candidate.dialled_by_us and not self._acceptable(candidate, contest, stood):
@@ -91,7 +95,7 @@ class Election(Generic[C]):
         return losers
 
     def on_closed(self, candidate: C) -> None:
-        """A connection is gone, at whatever step. Those that the election never saw are ignored."""
+        """A connection is gone, at any step. Those that the election never saw are ignored."""
         contest = self._contests.get(candidate.peer)
         if contest is None:
             return
@@ -102,7 +106,7 @@ class Election(Generic[C]):
             del self._contests[candidate.peer]
 
     def _worth_committing(self, ours: C, contest: Contest[C]) -> bool:
-        """Whether to go on with our dial, now that we know whom we dialled."""
+        """Whether to go on with our dial, now that we know which node answered."""
         if any(made.dialled_by_us for made, _ in contest.made):
             return False  # another address of the same peer
         standing = contest.standing
@@ -113,7 +117,7 @@ class Election(Generic[C]):
         return self._we_decide(ours) or (standing is None and not contest.made)
 
     def _acceptable(self, theirs: C, contest: Contest[C], stood: C | None) -> bool:
-        """Whether to take what the peer has committed to."""
+        """Whether to accept what the peer has committed to."""
         standing = contest.standing
         if not self._we_decide(theirs):
             return True
@@ -121,7 +125,7 @@ class Election(Generic[C]):
             return True
         if standing is None or not standing.dialled_by_us:
             return not any(made.dialled_by_us for made, _ in contest.made)  # ours is on its way, and will stay
-        # The peer commits although it has heard of ours: it has lost it. Without a second step, who knows.
+        # The peer commits although it knows of ours, so it has lost ours. Without a second step, we cannot tell.
         return not theirs.plain and stood is standing
 
     def _we_decide(self, candidate: C) -> bool:
@@ -129,5 +133,5 @@ class Election(Generic[C]):
 
 
 def _is_of_next_life(candidate: Candidate, standing: Candidate) -> bool:
-    """The peer was started again since. Or it has a twin: which of the two stays is not decided here."""
+    """The peer was started again. Or it has a twin: which of the two stays is not decided here."""
     return candidate.incarnation > standing.incarnation or candidate.life != standing.life

@@ -1,4 +1,5 @@
-"""Who is at the other end of a link, before a word is believed: certificates on both sides, or plain text (SEC-01).
+"""Who is at the other end of a link, found out before anything is believed: certificates on both sides, or plain text
+(SEC-01).
 
 Nodes are known by the id in their certificate, wherever they are: a dialler compares no host names.
 """
@@ -25,9 +26,9 @@ from weft.transport.peers.byte_streams import LinkBroken, PeerChannel
 from weft.transport.peers.settings import LinkSettings, channel_settings
 from weft.wire.mesh.features import Hello
 
-READ_CERTIFICATES_MAX: Final = 256  # remembered: a caller presents the same one with every call
+READ_CERTIFICATES_MAX: Final = 256  # cached: a caller presents the same one with every call
 RENEW_LATEST: Final = 0.85  # of a certificate's life: by then its owner has a new one (renewal is due at two thirds)
-# OpenSSL's numbers for what is wrong with a certificate; anything else means that our CA did not make it.
+# OpenSSL's numbers for what is wrong with a certificate; any other means that our CA did not issue it.
 FAULTS: Final = {9: Fault.NOT_YET_VALID, 10: Fault.EXPIRED, 26: Fault.WRONG_USAGE}
 
 
@@ -41,15 +42,16 @@ class Proof:
 
     @property
     def name(self) -> str:
-        """The node's id, as the CA has it."""
+        """The node's id, as the CA wrote it."""
         return read_identity_untrusted(self.certificate).name
 
     def check(self, hello: Hello, mesh: str) -> None:
-        """Raise CertificateRefused if the hello is another node's."""
+        """Raise CertificateRefused if the hello names another node."""
         check_node(read_identity_untrusted(self.certificate), mesh, hello.node_id)
 
     def renew_in_s(self, now_s: float) -> float:
-        """When a dialler should connect anew, so that the other side shows a later certificate before this one ends."""
+        """When a dialler should connect again, so that the other side shows a newer certificate before this one
+        ends."""
         late_s = self.begin_s + RENEW_LATEST * (self.end_s - self.begin_s)
         return max(late_s - now_s, (self.end_s - now_s) / 2)
 
@@ -59,13 +61,13 @@ def proof_of(certificate: x509.Certificate) -> Proof:
 
 
 class PeerGate(Protocol):
-    """How links are protected. A proof of None is nobody's: plain text."""
+    """How links are protected. A proof of None means plain text."""
 
     def admit_untrusted(self, certificate: bytes | None) -> Proof | None:
-        """Who dialled us, by what they showed (DER); raise CertificateRefused."""
+        """Find out who dialled us by what they showed (DER); raise CertificateRefused."""
 
     async def dial(self, address: str) -> tuple[PeerChannel, Proof | None]:
-        """A connection, and who is there; raise PeerError."""
+        """Return a connection, and who is there; raise PeerError."""
 
 
 class PlainGate:
@@ -82,8 +84,8 @@ class PlainGate:
 
 
 class TlsGate:
-    """``current`` tells our credentials of now, which are in ``identity_file`` as well; ``expected`` who has to be at
-    an address, where somebody said so."""
+    """``current`` returns our current credentials, which are also in ``identity_file``; ``expected`` returns which node
+    has to be at an address, if the configuration says so."""
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class TlsGate:
             raise CertificateRefused(Fault.WRONG_NAME, "a peer has to show a certificate")
         shown = _read_untrusted(certificate)
         identity = read_identity_untrusted(shown)
-        check_node(identity, self._mesh, identity.name)  # a client's, or another mesh's, opens no link
+        check_node(identity, self._mesh, identity.name)  # a client's certificate, or another mesh's, opens no link
         return proof_of(shown)
 
     async def dial(self, address: str) -> tuple[Channel, Proof]:
@@ -134,7 +136,7 @@ async def _connected(address: str, settings: LinkSettings, tls: Callable[[], Cha
     try:
         await channel.connect()
     except Unreachable as error:
-        code = error.facts.get("verify_code")  # of OpenSSL, if the certificate is what is wrong
+        code = error.facts.get("verify_code")  # from OpenSSL, if the certificate is at fault
         if code is None:
             raise LinkBroken(str(error)) from None
         fault = FAULTS.get(code, Fault.WRONG_CA) if isinstance(code, int) else Fault.WRONG_CA

@@ -1,4 +1,4 @@
-"""Streams of peers that have not said hello yet: few for each certificate, so that silence keeps nobody else out."""
+"""Streams of peers that have not said hello yet: few per certificate, so that silent ones keep nobody else out."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from weft.transport.peers.dialler import ClosedHere
 from weft.transport.peers.gate import Proof
 
 GREETINGS_OF_NODE_MAX: Final = 16  # streams of one certificate: a link has two, and its replacement two more
-GREETINGS_PLAIN_MAX: Final = 1024  # where there are no certificates: of all nodes on this machine together
+GREETINGS_PLAIN_MAX: Final = 1024  # without certificates: of all nodes on this machine together
 
 
 class Greetings:
-    """Counts streams from their beginning to their hello, which has a deadline. Links are counted after that."""
+    """Counts streams from their beginning to their hello, which has a deadline. After that, links are counted."""
 
     def __init__(self) -> None:
         self._waiting: Counter[str] = Counter()

@@ -28,7 +28,7 @@ async def write_hello(stream: ByteStream, ours: Hello) -> None:
 
 
 async def read_hello(stream: ByteStream, ours: Hello, mesh: str) -> Hello:
-    """Who is there, if we can work together; raise BadMeshMessage or LinkBroken."""
+    """Read who is there, if we can work together; raise BadMeshMessage or LinkBroken."""
     message = read_peer_message_untrusted(await stream.read(), HELLO_BYTES_MAX)
     if message.WhichOneof("msg") != "handshake":
         raise BadMeshMessage("the first message is not a handshake", kind=message.WhichOneof("msg"))

@@ -1,4 +1,4 @@
-"""What hellos say of lives: of our own, of a peer's, and of two that have one id (SEC-07)."""
+"""What hellos say about lives: our own, a peer's, and two lives with one id (SEC-07)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft.wire.mesh.lives import Heard, OtherLife, statement
 
 
 class Introductions:
-    """``hello`` is what we say of ourselves now; ``now_s`` a monotonic clock."""
+    """``hello`` is what we say about ourselves now; ``now_s`` is a monotonic clock."""
 
     def __init__(
         self,
@@ -35,7 +35,8 @@ class Introductions:
         self.lives = PeerLives()
 
     def to(self, peer: NodeId | None, theirs: Hello | None) -> Hello:
-        """Our hello to a peer: with what it should know of others with its id, and an answer to what it told us."""
+        """Our hello to a peer: with what it should know about others with its id, and an answer to what it said about
+        us."""
         ours = self._hello()
         life, told = (None, None) if theirs is None else (theirs.life, theirs.other)
         other = None if peer is None else self.lives.other_than(peer, life, self._now_s())
@@ -48,7 +49,7 @@ class Introductions:
         return Heard(told.life.run, signed)
 
     def hear(self, theirs: Hello, proof: Proof | None, address: str) -> None:
-        """A peer said hello; raise CertificateRefused if it is another than it says."""
+        """A peer said hello; raise CertificateRefused if it is not the node that it names."""
         if proof is not None:
             proof.check(theirs, self._mesh)
         if theirs.life is not None and self.lives.hear(theirs.node_id, theirs.life, theirs.heard, self._now_s()):

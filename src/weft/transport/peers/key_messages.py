@@ -1,6 +1,7 @@
-"""What a link carries of API keys, as messages of ``peerlink.proto`` and back. The reader raises only BadMeshMessage.
+"""What a link carries about API keys, to and from messages of ``peerlink.proto``. The reader raises only
+BadMeshMessage.
 
-Signatures are not looked at here: that takes time, and happens apart from the event loop.
+Signatures are not checked here: that takes time, and happens outside the event loop.
 """
 
 from __future__ import annotations

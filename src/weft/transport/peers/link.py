@@ -1,7 +1,7 @@
-"""One connection to a peer, from its hello on: what is sent over it, what comes in, and how it ends.
+"""One connection to a peer, from its hello on: what is sent, what comes in, and how it ends.
 
-A link has an event stream and, unless the peer knows only the document's four messages, a control stream, each with a
-reader and a writer of its own. When one of them ends, all do.
+A link has an event stream and, unless the peer knows only the document's four messages, a control stream. Each has its
+own reader and writer. When one of them ends, all do.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from weft.core.messages import FramesDropped, SendPlain, SendPlainAck
+from weft.core.messages import FramesDropped, PeerEffect, SendPlain, SendPlainAck
 from weft.errors import PeerError, UsageError
 from weft.membership import Heartbeat, Message
 from weft.model import NodeId
@@ -19,7 +19,7 @@ from weft.security.key_exchange import KeyTalk
 from weft.transport.peers.byte_streams import ByteStream, LinkBroken
 from weft.transport.peers.key_messages import key_message
 from weft.transport.peers.member_messages import member_message
-from weft.transport.peers.messages import LINK_READ_BYTES, Sendable, message_of
+from weft.transport.peers.messages import LINK_READ_BYTES, message_of
 from weft.transport.peers.outbox import ControlQueue, PeerOutbox
 from weft.transport.peers.receiving import Receiver
 from weft.transport.peers.settings import LinkSettings
@@ -29,7 +29,7 @@ from weft.wire.mesh.features import Feature, Hello, agreed_features
 from weft.wire.mesh.frames import write_peer_message
 from weft.wire.mesh.peerlink_pb2 import PeerClosing, PeerMessage
 
-LINK_TELL_S_MIN: Final = 0.1  # between two reports of what was thrown away: each makes the core send it again
+LINK_TELL_S_MIN: Final = 0.1  # between two reports of dropped frames: each report makes the core send them again
 LINK_FAREWELL_TIMEOUT_S: Final = 1.0  # to say why a link is given up; a peer that does not listen need not know
 
 
@@ -38,7 +38,8 @@ FULL: Final = frozenset({Feature.BATCHES, Feature.POSITIONS, Feature.GOSSIP})
 
 
 async def _lingering(loop: Callable[[], Awaitable[None]]) -> None:
-    """A loop of the control stream. When the peer closes both streams, the other one may still have its last frames."""
+    """A loop of the control stream. When the peer closes both streams, the other stream may still have its last
+    frames."""
     try:
         await loop()
     except LinkBroken:
@@ -47,7 +48,7 @@ async def _lingering(loop: Callable[[], Awaitable[None]]) -> None:
 
 
 class PeerConnection:
-    """Made when the peer has said hello; ``run`` once it stands."""
+    """Made when the peer has said hello; call ``run`` once it stands."""
 
     def __init__(
         self,
@@ -75,8 +76,8 @@ class PeerConnection:
         self.up_s = 0.0  # since when it stands
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[PeerError] = self._loop.create_future()
-        self.committed: asyncio.Future[None] = self._loop.create_future()  # accepted: its control stream is there
-        self.done = asyncio.Event()  # nothing of it runs any more
+        self.committed: asyncio.Future[None] = self._loop.create_future()  # its control stream is there
+        self.done = asyncio.Event()  # nothing of it is running any longer
         self._events = events
         self._settings = settings
         self._listener = listener
@@ -95,13 +96,13 @@ class PeerConnection:
         )
         self._outbox = PeerOutbox(self.peer, settings)
         self._control_queue = ControlQueue()
-        self._something = asyncio.Event()  # to send
+        self._something = asyncio.Event()  # there is something to send
         self._something_to_control = asyncio.Event()
-        self._control_written = asyncio.Event()  # all of it
+        self._control_written = asyncio.Event()  # everything was written
         self._control_written.set()
         self._farewell: PeerClosing | None = None
         self._expiry: asyncio.TimerHandle | None = None  # of what waits for room
-        self._telling: asyncio.TimerHandle | None = None  # of what was thrown away
+        self._telling: asyncio.TimerHandle | None = None  # of dropped frames
         self._last_moment: asyncio.TimerHandle | None = None  # of the peer's certificate
         self._told_s = float("-inf")
         self._drops_told = 0
@@ -109,7 +110,7 @@ class PeerConnection:
 
     # --- sending -------------------------------------------------------------------------------------------------
 
-    def send(self, effect: Sendable) -> None:
+    def send(self, effect: PeerEffect) -> None:
         if self._farewell is not None or self.ended.done():
             return  # the log keeps it
         try:
@@ -139,14 +140,14 @@ class PeerConnection:
         self._something_to_control.set()
 
     def _watch_data(self) -> None:
-        """PL-02: see to it that nothing waits for too long, and that the core hears of what was thrown away."""
+        """Make sure that nothing waits for too long, and that the core is told of dropped frames (PL-02)."""
         data = self._outbox.data
         if self.ended.done():
             return
         if self._expiry is None and (deadline_s := data.get_timer()) is not None:
             self._expiry = self._loop.call_at(deadline_s, self._expire)
         if self._telling is None and data.dropped:
-            # Not at once again: the core answers with everything anew, and the peer is no faster for it.
+            # Not again at once: the core answers by sending everything again, and the peer is no faster for it.
             pause_s = max(self._settings.send_timeout_s, LINK_TELL_S_MIN)
             self._telling = self._loop.call_at(max(self._loop.time(), self._told_s + pause_s), self._tell_dropped)
 
@@ -156,7 +157,7 @@ class PeerConnection:
         self._watch_data()
 
     def _tell_dropped(self) -> None:
-        """Once for all that was thrown away since the last time."""
+        """Report everything that was dropped since the last report."""
         self._telling = None
         self._told_s = self._loop.time()
         data = self._outbox.data
@@ -168,7 +169,7 @@ class PeerConnection:
     # --- running -------------------------------------------------------------------------------------------------
 
     async def run(self) -> PeerError:
-        """Until it ends: then why."""
+        """Run until it ends; return why."""
         loops = [self._read(self._events, self._receiver.take_event_frame), self._write_events()]
         if self.control is not None:
             loops.append(_lingering(partial(self._read, self.control, self._receiver.take_control_frame)))
@@ -188,7 +189,7 @@ class PeerConnection:
             await asyncio.wait(tasks)
 
     def end(self, error: PeerError) -> None:
-        """It is over, now. The first reason counts."""
+        """End it now. The first reason counts."""
         if self.ended.done():
             return
         self.ended.set_result(error)
@@ -197,11 +198,11 @@ class PeerConnection:
                 timer.cancel()
 
     def end_in(self, seconds: float, error: PeerError) -> None:
-        """Then it is over, whatever happens; called once."""
+        """End it then, whatever happens; called once."""
         self._last_moment = self._loop.call_later(max(0.0, seconds), self.end, error)
 
     def finish(self, reason: str, leaving: bool) -> None:
-        """Take nothing more, let out what waits, say goodbye, and end."""
+        """Accept nothing more, send what waits, say goodbye, and end."""
         self._farewell = PeerClosing(reason=reason, leaving=leaving)
         self._something.set()
 
@@ -215,14 +216,15 @@ class PeerConnection:
         elif isinstance(error, PeerError):
             self.end(error)
         else:
-            # Not the peer's fault but a defect here: it must not pass unseen.
+            # This is a bug here and not the peer's fault: it must not go unnoticed.
             self._loop.call_exception_handler(
                 {"message": f"handling a frame of {self.peer} failed", "exception": error, "task": task}
             )
             self.end(LinkBroken(f"internal error: {error!r}"))
 
     async def _say_farewell(self, reason: str, writer: asyncio.Task[None]) -> None:
-        """Tell the peer why it is dropped, if it takes the time to listen. (If it dialled, gRPC's status says it.)"""
+        """Tell the peer why its link is dropped, if it takes the time to listen. (If the peer dialled, gRPC's status
+        says it.)"""
         self._outbox.clear()
         self.finish(reason, leaving=False)
         await asyncio.wait([writer], timeout=LINK_FAREWELL_TIMEOUT_S)
@@ -232,7 +234,7 @@ class PeerConnection:
         while True:
             frame = await stream.read()
             if self.ended.done():
-                return  # what comes late is for a link that is no more
+                return  # what comes late is for a link that no longer exists
             self._traffic.received(len(frame))
             self._observer.received(self.peer, len(frame))
             taking = take(frame)
@@ -250,7 +252,7 @@ class PeerConnection:
                 await self._write(self._events, self._message_of(portion.what), portion.since_s)
             elif self._farewell is not None:
                 if self._farewell.leaving and self.control is not None:
-                    await self._control_written.wait()  # the goodbye itself: the peer stops reading at the closing
+                    await self._control_written.wait()  # the goodbye itself: the peer stops reading when it closes
                 if Feature.CLOSING in self.features:
                     await self._write(self._events, PeerMessage(closing=self._farewell), self._loop.time())
                 await self._events.finish()
@@ -259,7 +261,7 @@ class PeerConnection:
                 self._something.clear()
                 await self._something.wait()
 
-    def _message_of(self, what: Sendable | Heartbeat) -> PeerMessage:
+    def _message_of(self, what: PeerEffect | Heartbeat) -> PeerMessage:
         if isinstance(what, Heartbeat):
             return member_message(what)
         fits = isinstance(what, SendPlain | SendPlainAck) == self.plain

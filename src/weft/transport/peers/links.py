@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import count
 from typing import Any, Final
 
+from weft.core.messages import PeerEffect
 from weft.errors import PeerError
 from weft.membership import Chance, Message
 from weft.model import NodeId
@@ -32,7 +33,6 @@ from weft.transport.peers.greetings import Greetings
 from weft.transport.peers.handshake import read_hello, within, write_hello
 from weft.transport.peers.introducing import Introductions
 from weft.transport.peers.link import LINK_FAREWELL_TIMEOUT_S, PeerConnection
-from weft.transport.peers.messages import Sendable
 from weft.transport.peers.settings import LinkSettings
 from weft.transport.peers.signed_states import StateNotary
 from weft.transport.peers.watching import LinkListener, LinkObserver, LinkView
@@ -40,16 +40,17 @@ from weft.wire.mesh.features import Hello, OwnId
 from weft.wire.rpc import RpcError, metadata_value
 
 LINK_ACCEPTED_MAX: Final = 2048  # links that others dialled, from their hello on: twice a hub's neighbours
-EVENT_STREAM: Final = "/PeerLink/EventStream"  # without a package, as the document has it
+EVENT_STREAM: Final = "/PeerLink/EventStream"  # without a package, as in the document
 CONTROL_STREAM: Final = "/PeerLink/ControlStream"
 
-# Metadata that both streams of a dial have in common: so the peer knows which belong together.
+# Metadata that both streams of a dial share, so that the peer knows which belong together.
 DIAL_NUMBER: Final = "weft-dial"
 
 
 class PeerLinks:
-    """The links of a node. ``hello`` is asked for at every handshake; ``gate`` says who is at the other end, ``notary``
-    who has signed what is told of others, ``states`` the same of what nodes say of themselves."""
+    """The links of a node. ``hello`` makes the hello for every handshake; ``gate`` says who is at the other end;
+    ``notary`` says who signed what is said about others; ``states`` says the same of what nodes say about
+    themselves."""
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class PeerLinks:
         self._running = False
         self._links: dict[PeerConnection, None] = {}  # from their hello on, in that order
         self._up: dict[NodeId, PeerConnection] = {}
-        self._uncommitted: dict[tuple[NodeId, str], PeerConnection] = {}  # accepted, without their control stream yet
+        self._uncommitted: dict[tuple[NodeId, str], PeerConnection] = {}  # no control stream yet
         self._accepted = 0
         self._greetings = Greetings()
         self._introductions = Introductions(hello, mesh, notary, listener, observer, _loop_s)
@@ -89,7 +90,7 @@ class PeerLinks:
     # --- what the node asks for ----------------------------------------------------------------------------------
 
     def handlers(self) -> Mapping[str, Callable[[AcceptedCall], Awaitable[None]]]:
-        """What serves peers, for the node's gRPC server."""
+        """The handlers that serve peers, for the node's gRPC server."""
         return {EVENT_STREAM: self._on_event_stream, CONTROL_STREAM: self._on_control_stream}
 
     async def start(self) -> None:
@@ -98,7 +99,7 @@ class PeerLinks:
             self._begin(dialler)
 
     async def stop(self, reason: str, leaving: bool = False) -> None:
-        """Let out what waits, within the time of the settings, say goodbye and close."""
+        """Send what waits, within the time in the settings, say goodbye and close."""
         self._running = False
         for link in self._links:
             if self._up.get(link.peer) is link:
@@ -122,7 +123,7 @@ class PeerLinks:
                 wait.cancel()
 
     def dial(self, address: str) -> None:
-        """Keep a link to whoever is at this address, until ``undial``."""
+        """Keep a link to the node at this address, until ``undial``."""
         if address in self._diallers:
             return
         dialler = self._diallers[address] = Dialler(address, self._new_backoff())
@@ -130,7 +131,7 @@ class PeerLinks:
             self._begin(dialler)
 
     def undial(self, address: str) -> None:
-        """Dial no more, and close the link that was dialled there."""
+        """Stop dialling, and close the link that was dialled there."""
         dialler = self._diallers.pop(address, None)
         if dialler is None:
             return
@@ -142,18 +143,18 @@ class PeerLinks:
             dialler.task.cancel()
 
     def renew(self) -> None:
-        """Our certificate is a new one: connect anew wherever we dialled, and let go of what was there after that."""
+        """We have a new certificate: dial again wherever we dialled, and close the old connections after that."""
         for dialler in self._diallers.values():
             self._begin_replacing(dialler)
 
     def disconnect(self, peer: NodeId, reason: str) -> None:
-        """Close the link to a peer; whoever dialled it dials again. For peers that are silent (PL-03)."""
+        """Close the link to a peer; the side that dialled dials again. For silent peers (PL-03)."""
         link = self._up.get(peer)
         if link is not None:
             link.end(ClosedHere(reason))
 
-    def send(self, effect: Sendable) -> None:
-        """Never blocks. What is for a peer without a link is dropped: the log keeps it."""
+    def send(self, effect: PeerEffect) -> None:
+        """Never blocks. Effects for a peer without a link are dropped: the log keeps the events."""
         link = self._up.get(effect.peer)
         if link is not None:
             link.send(effect)
@@ -165,7 +166,7 @@ class PeerLinks:
             link.send_member(message)
 
     def send_keys(self, peer: NodeId, talk: KeyTalk) -> None:
-        """On the control stream too. Dropped without a link: a new one begins with a comparison."""
+        """On the control stream, too. Dropped if there is no link: a new one begins with a comparison."""
         link = self._up.get(peer)
         if link is not None:
             link.send_keys(talk)
@@ -199,14 +200,14 @@ class PeerLinks:
             raise DuplicateLink("there is a link to this node already", peer=link.peer)
         self._links[link] = None
         if proof is not None:
-            # Who gets no more certificates is out when the last one ends, not when it next connects.
+            # A node that gets no more certificates is out when its last one ends, not when it next connects.
             link.end_in(
                 proof.end_s - time.time(), CertificateRefused(Fault.EXPIRED, "the peer's certificate has ended")
             )
         return link
 
     def _refuse_twin(self, theirs: Hello) -> None:
-        """Of two nodes with one id, the elder keeps its link: raise TwinRefused for the other."""
+        """Of two nodes with one id, the older keeps its link: raise TwinRefused for the other one."""
         standing, lives = self._election.standing(theirs.node_id), self._introductions.lives
         if standing is None or standing.life is None or theirs.life is None:
             return
@@ -215,7 +216,7 @@ class PeerLinks:
             raise TwinRefused("another node runs with this id, and was started earlier", id=theirs.node_id)
 
     def _stand(self, link: PeerConnection) -> None:
-        """Both sides are for it: raise DuplicateLink if there is a better one after all."""
+        """Both sides agree on it: raise DuplicateLink if there is a better one after all."""
         if link.ended.done():
             raise link.ended.result()
         if not self._running:
@@ -231,7 +232,7 @@ class PeerLinks:
         self._listener.link_up(link.peer, link.hello, link.plain)
 
     def _end(self, link: PeerConnection, error: PeerError) -> PeerError:
-        """At whatever step: the link is over, and those who heard that it stood hear of it now. Says why it ended."""
+        """End a link, at any step; listeners that were told of it are told now. Return why it ended."""
         link.end(error)
         error = link.ended.result()
         self._election.on_closed(link)
@@ -247,7 +248,7 @@ class PeerLinks:
         return self._end(link, await link.run())
 
     def _forget(self, link: PeerConnection) -> None:
-        """Its streams are closed, or about to be."""
+        """Its streams are closed, or will be in a moment."""
         self._end(link, LinkBroken("the stream was cancelled"))
         self._links.pop(link, None)
         link.done.set()
@@ -259,7 +260,7 @@ class PeerLinks:
         return Backoff(settings.backoff_s_min, settings.backoff_s_max, settings.backoff_jitter, self._chance)
 
     def _begin(self, dialler: Dialler) -> None:
-        # Without the span of the frame that told the address, which is over long before the link is
+        # Without the span of the frame that named the address, because it ends long before the link does
         dialler.task = contextvars.Context().run(asyncio.create_task, self._keep_dialling(dialler))
         self._tasks[dialler.task] = None
         dialler.task.add_done_callback(self._on_dialler_done)
@@ -267,7 +268,7 @@ class PeerLinks:
     def _on_dialler_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Whatever a peer does is a PeerError: this is a defect here, and must not pass unseen.
+            # Anything that a peer does is a PeerError, so this is a bug here, and must not go unnoticed.
             task.get_loop().call_exception_handler({"message": "dialling failed", "exception": error, "task": task})
 
     async def _keep_dialling(self, dialler: Dialler) -> None:
@@ -296,7 +297,7 @@ class PeerLinks:
             dialler.replacing.add_done_callback(self._on_dialler_done)
 
     async def _replace(self, dialler: Dialler, old: PeerConnection) -> None:
-        """Dial until another link has taken the place of this one, and serve that; or until this one has ended."""
+        """Dial until another link has replaced this one, and serve that; or until this one has ended."""
         backoff = self._new_backoff()
         try:
             while dialler.link is old and not old.ended.done():
@@ -311,7 +312,7 @@ class PeerLinks:
                 dialler.replacing = None
 
     async def _dial_once(self, dialler: Dialler, replaced: PeerConnection | None = None) -> PeerError:
-        """Make a link and serve it until it ends, then say why; raise PeerError if there was none."""
+        """Make a link and serve it until it ends, then return why; raise PeerError if there was none."""
         async with within(self._settings.dial_timeout_s, "dialling"):
             channel, proof = await self._gate.dial(dialler.address)
         link = renewal = None
@@ -352,7 +353,8 @@ class PeerLinks:
             await channel.wait_closed()
 
     async def _read_hello(self, stream: ByteStream, ours: Hello, proof: Proof | None, address: str) -> Hello:
-        """Of the node at the other end; raise PeerError if it is not what it says, or ourselves."""
+        """Read the hello of the node at the other end; raise PeerError if it is not the node that it names, or is
+        ourselves."""
         try:
             theirs = await read_hello(stream, ours, self._mesh)
         except OwnId as ourselves:
@@ -376,7 +378,7 @@ class PeerLinks:
             raise RpcError(status_of(error), str(error))
 
     async def _accept(self, call: AcceptedCall) -> PeerError:
-        """Serve a link that a peer dialled until it ends, then say why; raise PeerError if there was none."""
+        """Serve a link that a peer dialled until it ends, then return why; raise PeerError if there was none."""
         ours = self._hello()
         stream = AcceptedStream(call)
         link = None
@@ -392,7 +394,7 @@ class PeerLinks:
                 try:
                     link = self._open(ours, theirs, call.peer, stream, proof)
                 except TwinRefused:
-                    await write_hello(stream, ours)  # it has the other's signature, without which nobody stops
+                    await write_hello(stream, ours)  # it has the other node's signature, without which no node stops
                     raise
                 self._accepted += 1
                 if link.plain:

@@ -1,6 +1,7 @@
-"""Which lives of its peers a node has heard of lately, and which of them are twins (SEC-07; ``weft.wire.mesh.lives``).
+"""Which lives of its peers a node has recently heard of, and which of them are twins (SEC-07;
+``weft.wire.mesh.lives``).
 
-Nothing is done here, and nothing is believed that was not said over a link of that id: who calls sees to that.
+Nothing is done here. The caller makes sure that only what was said over a link of that id is passed in.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from weft.wire.mesh.lives import Heard, Life, OtherLife
 
 LIFE_KEPT_S: Final = 600.0  # after its last hello: a twin that was refused dials again within a minute
 LIVES_OF_NODE_MAX: Final = 4  # a node that starts again and again has many; the last ones count
-LIVES_NODES_MAX: Final = 4096  # members that there may be; who said hello longest ago goes first
+LIVES_NODES_MAX: Final = 4096  # as many as there may be members; those that said hello longest ago go first
 
 
 @dataclass(slots=True)
 class _Lives:
-    """Of one node; the one that said hello last comes last."""
+    """The lives of one node; the one that said hello last comes last."""
 
     said_s: dict[Life, float] = field(default_factory=dict)
     heard: dict[Life, Heard] = field(default_factory=dict)
@@ -30,12 +31,12 @@ class PeerLives:
         self._nodes: dict[NodeId, _Lives] = {}
 
     def hear(self, node_id: NodeId, life: Life, heard: Heard | None, now_s: float) -> bool:
-        """A life of a node said hello. True: now it is clear that there are two at once."""
+        """A life of a node said hello. True: now it is clear that two run at once."""
         lives = self._nodes.pop(node_id, None) or _Lives()
         self._nodes[node_id] = lives
         _prune(lives, now_s)
         latest = next(reversed(lives.said_s), None)
-        # It said hello before, another one did after that, and here it is again: so both of them run.
+        # It said hello before, another one did so after that, and here it is again: so both of them run.
         found = not lives.twins and life in lives.said_s and latest != life
         lives.twins = lives.twins or found
         lives.said_s.pop(life, None)
@@ -49,7 +50,7 @@ class PeerLives:
         return found
 
     def linked(self, node_id: NodeId, life: Life, now_s: float) -> None:
-        """There is a link to this life: it need not say hello to be remembered."""
+        """There is a link to this life, so it is remembered without saying hello."""
         lives = self._nodes.get(node_id)
         if lives is not None and life in lives.said_s:
             lives.said_s[life] = now_s
@@ -59,7 +60,8 @@ class PeerLives:
         return lives is not None and lives.twins
 
     def other_than(self, node_id: NodeId, life: Life | None, now_s: float) -> OtherLife | None:
-        """What to tell that life of another one with its id: rather one that has heard of it, else the last."""
+        """What to tell that life about another one with its id: preferably one that has heard of it, otherwise the
+        last."""
         lives = self._nodes.get(node_id)
         if lives is None:
             return None

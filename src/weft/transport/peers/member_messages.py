@@ -1,4 +1,4 @@
-"""What a link carries for membership: gossip, probes and heartbeats, as messages of ``peerlink.proto`` and back.
+"""What a link carries for membership: gossip, probes and heartbeats, to and from messages of ``peerlink.proto``.
 
 The readers raise only BadMeshMessage.
 """
@@ -25,7 +25,7 @@ from weft.wire.mesh.signatures import read_signature_untrusted
 
 
 def member_message(message: membership.Message, features: Set[Feature] = frozenset()) -> pb.PeerMessage:
-    """``features``: what was agreed on with the peer that gets it."""
+    """``features``: those agreed on with the peer that gets the message."""
     match message:
         case Gossip():
             return pb.PeerMessage(gossip=_gossip(message, Feature.SIGNED in features))
@@ -97,7 +97,7 @@ def _liveness(liveness: Liveness) -> str:
 
 
 def read_gossip_untrusted(message: pb.PeerGossip) -> Gossip:
-    """Without the states that are signed: those are checked one by one."""
+    """Read gossip without its signed states, which are checked one by one."""
     _check_count("digests", len(message.digests), GOSSIP_DIGESTS_MAX)
     _check_count("states", len(message.states) + len(message.signed), GOSSIP_STATES_MAX)
     return Gossip(
@@ -108,7 +108,7 @@ def read_gossip_untrusted(message: pb.PeerGossip) -> Gossip:
 
 
 def read_probe_untrusted(message: pb.PeerProbe) -> Ping | Pong | PingFor | None:
-    """None: a kind of probe that we do not know."""
+    """Read a probe; None: a kind that we do not know."""
     match message.WhichOneof("probe"):
         case "ping":
             return Ping(message.sequence)
@@ -126,7 +126,7 @@ def read_heartbeat(message: pb.Heartbeat) -> membership.Heartbeat:
 
 
 def read_signed_untrusted(message: pb.SignedState) -> tuple[NodeState, Signed]:
-    """What is said of a node, and what it is to have signed of that: the two go together once that is checked."""
+    """What is said about a node, and what it is said to have signed: both belong together once that is checked."""
     try:
         said = pb.NodeState.FromString(message.state)
     except DecodeError:
@@ -134,7 +134,7 @@ def read_signed_untrusted(message: pb.SignedState) -> tuple[NodeState, Signed]:
     state, found = _read_state_untrusted(said), _read_liveness_untrusted(message.found)
     if state.liveness not in (Liveness.ALIVE, Liveness.LEFT):
         raise BadMeshMessage("a node says of itself that others found it dead", node=state.node_id)
-    if found is not Liveness.LEFT:  # that is the node's own to say
+    if found is not Liveness.LEFT:  # only the node itself can say that
         state = state.found(found)
     return state, Signed(message.state, read_signature_untrusted(message.signature, message.chain))
 

@@ -1,13 +1,14 @@
-"""What a link carries for the core: batches, acks, resumes and plain events, as ``peerlink.proto`` has them, and back.
+"""What a link carries for the core: batches, acks, resumes and plain events, to and from messages of
+``peerlink.proto``.
 
-Everything read here comes from a peer: names, sizes and ranges are checked, and every batch in full, so that nobody
-behind this has to. The readers raise only BadMeshMessage.
+Everything read here comes from a peer: names, sizes and ranges are checked, and every batch completely, so that no
+later code has to. The readers raise only BadMeshMessage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias, assert_never
+from typing import Final, assert_never
 
 from weft.core.call_messages import SendCall
 from weft.core.messages import (
@@ -15,6 +16,7 @@ from weft.core.messages import (
     Copy,
     Past,
     PastRequest,
+    PeerEffect,
     PlainEvent,
     ReceivedAcks,
     ReceivedBegins,
@@ -60,18 +62,14 @@ from weft.wire.mesh.peerlink_pb2 import (
 from weft.wire.mesh.streams import read_position_untrusted, read_stream_untrusted, stream_position, stream_ref
 
 LINK_READ_BYTES: Final = 1 * MIB  # of frames handled before other tasks have their turn: 1 to 10 ms
-LINK_READ_BATCHES: Final = 256  # likewise, of batches however small
+LINK_READ_BATCHES: Final = 256  # of batches however small, handled before other tasks have their turn
 
 
 # --- to a peer -------------------------------------------------------------------------------------------------------
 
-Sendable: TypeAlias = (
-    SendCopies | SendAcks | SendResume | SendBegins | SendPastRequest | SendPast | SendPlain | SendPlainAck | SendCall
-)
 
-
-def message_of(effect: Sendable) -> PeerMessage:
-    """The message of an effect; a plain event is one of its own."""
+def message_of(effect: PeerEffect) -> PeerMessage:
+    """The message for an effect; each plain event has its own."""
     match effect:
         case SendCopies(_, copies):
             return PeerMessage(batches=PeerBatches(batches=map(_peer_batch, copies)))
@@ -138,7 +136,7 @@ def _peer_begin(begin: Begin) -> PeerBegin:
 
 
 def read_copies_untrusted(peer: NodeId, message: PeerBatches) -> Iterator[ReceivedCopies]:
-    """The batches of a frame, in portions: the caller lets others have their turn in between."""
+    """The batches of a frame, in portions, so that the caller can let others have their turn in between."""
     portion: list[Copy] = []
     portion_bytes = 0
     for item in message.batches:
@@ -233,7 +231,7 @@ def _read_plain_topic_untrusted(text: str) -> Topic:
     except UsageError as error:
         raise BadMeshMessage(str(error)) from None
     if topic == "weft" or topic.startswith("weft."):
-        # What is said there is believed by every node; a plain peer has no part in it.
+        # Every node believes what is said there; plain peers take no part in it.
         raise BadMeshMessage("topics below weft. belong to the mesh itself", topic=topic)
     return topic
 

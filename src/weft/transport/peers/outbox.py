@@ -1,12 +1,12 @@
-"""What waits to be sent to a peer: bounded, and never in the way of whoever sends (PL-02).
+"""What waits to be sent to a peer: it is bounded, and never blocks the sender (PL-02).
 
-- ``DataQueue``: batches and plain events. When it is full, more may wait beside it for a while; if the peer has not
-  made room by then, something is thrown away and the core is told, which sends it again from the log.
-- ``PeerOutbox``: all of an event stream: heartbeats first, then acks and resumes, which are never thrown away, then
-  requests and replies, of which the newest go when there is no room, and then data.
-- ``ControlQueue``: gossip and probes. The oldest go when it is full: the next round says it again.
+- ``DataQueue``: batches and plain events. When it is full, more may wait beside it for a while; if there is still no
+  room then, something is dropped, and the core is told, which sends it again from the log.
+- ``PeerOutbox``: everything for an event stream. Heartbeats go first, then acks and resumes, which are never dropped,
+  then requests and replies, of which the newest are dropped when there is no room, and then data.
+- ``ControlQueue``: gossip and probes. When it is full, the oldest are dropped: the next round repeats them.
 
-Nothing here reads a clock or sends: the writer of the stream takes portions out, each of which becomes a frame.
+Nothing here reads a clock or sends: the stream's writer takes portions out, and each becomes a frame.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from weft.core.call_messages import CallFrame, Question, Reply, SendCall
 from weft.core.messages import (
     Copy,
     Past,
+    PeerEffect,
     PlainEvent,
     SendAcks,
     SendBegins,
@@ -37,23 +38,22 @@ from weft.limits import MIB
 from weft.membership import Heartbeat, Message, size_of
 from weft.model import NodeId, Position, Topic
 from weft.security.key_exchange import KeyTalk
-from weft.transport.peers.messages import Sendable
 from weft.transport.peers.settings import DropPolicy, LinkSettings
 
-LINK_URGENT_BYTES_MAX: Final = 32 * MIB  # acks and resumes that a peer does not take: then the link is given up
-LINK_FRAME_BYTES: Final = 1 * MIB  # batches are put together up to this: below, frames cost; above, they block others
+LINK_URGENT_BYTES_MAX: Final = 32 * MIB  # acks and resumes that a peer does not take; with more, the link is given up
+LINK_FRAME_BYTES: Final = 1 * MIB  # batches share a frame up to this: small frames cost, large ones block others
 LINK_FRAME_ACKS_MAX: Final = 4096  # in one frame: about 400 KiB
-LINK_CALL_BYTES_MAX: Final = 16 * MIB  # requests and replies that wait; who asked hears nothing of others, and gives up
-LINK_CONTROL_FRAMES_MAX: Final = 256  # gossip and probes waiting; oldest go first, the next round says it again
+LINK_CALL_BYTES_MAX: Final = 16 * MIB  # requests and replies that wait; others are dropped, and time out
+LINK_CONTROL_FRAMES_MAX: Final = 256  # gossip and probes waiting; the oldest go, the next round repeats them
 LINK_CONTROL_BYTES_MAX: Final = 4 * MIB  # 16 of the largest gossip messages
-LINK_HEARTBEATS_MAX: Final = 4  # waiting; the newest say it best
-ITEM_BYTES: Final = 128  # about, of what is around a batch or an event: names, offsets, tags
-POSITION_BYTES: Final = 96  # about, names included
+LINK_HEARTBEATS_MAX: Final = 4  # waiting; only the newest matter
+ITEM_BYTES: Final = 128  # what surrounds a batch or an event, roughly: names, offsets, tags
+POSITION_BYTES: Final = 96  # roughly, with names
 
 
 class Item(NamedTuple):
-    """A batch, a piece of the past or a plain event. A tuple: there is one for each. ``key``: what has to arrive in
-    order and without gaps."""
+    """A batch, a piece of the past or a plain event. It is a tuple because there are so many. Items with the same
+    ``key`` have to arrive in order and without gaps."""
 
     what: Copy | Past | PlainEvent
     key: Hashable
@@ -62,7 +62,7 @@ class Item(NamedTuple):
 
 
 class DataQueue:
-    """First in, first out, within bounds of number and bytes; and as much again may wait for room, for a time."""
+    """First in, first out, bounded in number and bytes; as much again may wait for room, for a time."""
 
     def __init__(self, settings: LinkSettings) -> None:
         self._frames_max = settings.queue_frames_max
@@ -73,8 +73,8 @@ class DataQueue:
         self._waiting: deque[Item] = deque()
         self._queue_bytes = 0
         self._waiting_bytes = 0
-        # What something was thrown away of. Until the core has heard of it, the rest of that must not follow: a peer
-        # that took it would acknowledge what it never got.
+        # Keys of which something was dropped. Until the core knows, nothing more of them may follow: a peer that took
+        # it would acknowledge events that it never got.
         self._lost: set[Hashable] = set()
         self.drops = 0
 
@@ -87,7 +87,7 @@ class DataQueue:
 
     @property
     def dropped(self) -> bool:
-        """Something was thrown away that nobody has been told of."""
+        """Whether something was dropped that the core has not been told of."""
         return bool(self._lost)
 
     def tell(self) -> None:
@@ -110,12 +110,13 @@ class DataQueue:
         return self._waiting[0].since_s + self._timeout_s if self._waiting else None
 
     def expire(self, now_s: float) -> None:
-        """Throw away, by policy, for those that waited long enough."""
+        """Drop what has waited too long, by policy."""
         while (deadline_s := self.get_timer()) is not None and deadline_s <= now_s:
             self._overflow(None)
 
     def take(self, bytes_max: int) -> list[Item]:
-        """The next portion: one item of any size, and what fits with it. Batches share a frame, the others do not."""
+        """The next portion: one item of any size, and what fits beside it. Batches share a frame, other items do
+        not."""
         portion: list[Item] = []
         portion_bytes = 0
         while self._queue:
@@ -151,17 +152,18 @@ class DataQueue:
             self._append(item)
 
     def _overflow(self, newcomer: Item | None) -> None:
-        """There is no room and no time: the oldest goes, or the newest, and with it all that must not come without.
+        """There is no room and no time left: drop the oldest item or the newest, and everything that must not arrive
+        without it.
 
-        The oldest makes way for other streams. Where there are none it stays: all of it would go, be sent again, go
-        again, and a peer that is behind would never get any of it.
+        The oldest makes room for other streams. If there are none, it stays: otherwise all of it would be dropped and
+        sent again for ever, and a slow peer would never get any of it.
         """
         if newcomer is not None:
             self._waiting.append(newcomer)
         if self._policy is DropPolicy.OLDEST and self._has_several:
             loser = self._queue[0]
             self._drop(self._queue, loser.key)
-        else:  # what is in the queue of the same stream comes before it, and may go
+        else:  # the queued items of the same stream come before it, and may stay
             loser = self._waiting[-1]
         self._drop(self._waiting, loser.key)
         self._lost.add(loser.key)
@@ -171,7 +173,7 @@ class DataQueue:
 
     @property
     def _has_several(self) -> bool:
-        """Streams."""
+        """Whether there are several streams."""
         first = self._queue[0].key
         return any(item.key != first for item in chain(self._queue, self._waiting))
 
@@ -186,15 +188,15 @@ class DataQueue:
 
 
 class Portion(NamedTuple):
-    """What makes one frame, and since when the oldest of it waited."""
+    """What makes one frame, and since when its oldest item has waited."""
 
-    what: Sendable | Heartbeat
+    what: PeerEffect | Heartbeat
     since_s: float
 
 
 @dataclass(slots=True)
 class Acks:
-    """Of each stream only the last counts, so they do not pile up."""
+    """Only the last ack of each stream counts, so they do not pile up."""
 
     positions: dict[StreamKey, Position]
     differing: dict[StreamKey, Position]
@@ -227,7 +229,7 @@ class PeerOutbox:
     def put_heartbeat(self, heartbeat: Heartbeat, now_s: float) -> None:
         self._heartbeats.append(Portion(heartbeat, now_s))
 
-    def put(self, effect: Sendable, now_s: float) -> None:
+    def put(self, effect: PeerEffect, now_s: float) -> None:
         """Never waits. Raise UrgentOverflow if the link has to be given up."""
         match effect:
             case SendCopies(_, copies):
@@ -241,7 +243,7 @@ class PeerOutbox:
             case SendResume() | SendBegins() | SendPastRequest():
                 self._urgent.append(Portion(effect, now_s))
                 self._grow_urgent(_request_bytes(effect))
-            case SendPast(_, past):  # each is asked for, and again if it does not come
+            case SendPast(_, past):  # each was asked for, and is asked for again if it does not come
                 size = sum(len(batch.data) for batch in past.batches) + ITEM_BYTES
                 self.data.put(Item(past, ("past", past.stream, past.epoch), size, now_s))
             case SendPlainAck(_, topic):
@@ -273,7 +275,7 @@ class PeerOutbox:
         return Portion(SendCopies(self._peer, copies), items[0].since_s)
 
     def clear(self) -> None:
-        """Give up what waits."""
+        """Drop what waits."""
         self.data.clear()
         self._heartbeats.clear()
         self._urgent.clear()
@@ -325,7 +327,7 @@ class PeerOutbox:
 
 
 def _taken(kept: dict[StreamKey, Position], most: int) -> tuple[Position, ...]:
-    """The first of them, which are kept no longer."""
+    """Take the first ones out."""
     return tuple(kept.pop(key) for key in list(islice(kept, most)))
 
 
@@ -353,7 +355,7 @@ def _request_bytes(request: SendResume | SendBegins | SendPastRequest) -> int:
 
 
 class ControlQueue:
-    """Gossip, probes and news of API keys; the oldest go when there is no room."""
+    """Gossip, probes and news about API keys; the oldest are dropped when there is no room."""
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Message | KeyTalk, int]] = deque()

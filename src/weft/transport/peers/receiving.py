@@ -1,4 +1,4 @@
-"""Frames from a peer, checked and handed to whom they concern. Whoever says what was not agreed on loses its link."""
+"""Frames from a peer, checked and handed on. A peer that says what was not agreed on loses its link."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from weft.wire.mesh.errors import BadMeshMessage
 from weft.wire.mesh.frames import read_peer_message_untrusted
 from weft.wire.mesh.peerlink_pb2 import PeerBatches, PeerGossip, PeerMessage
 
-CHECKED_AT_ONCE: Final = 4  # signed states in a turn of the loop: with certificates that are new, a millisecond each
+CHECKED_AT_ONCE: Final = 4  # signed states in one turn of the loop: with new certificates, one millisecond each
 
 
 class Receiver:
-    """For one link. Raise BadMeshMessage for what cannot be meant, LinkBroken when the peer says goodbye."""
+    """For one link. Raise BadMeshMessage for what makes no sense, LinkBroken when the peer says goodbye."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class Receiver:
         self._peer = peer
         self._incarnation = incarnation
         self._plain = plain
-        self._keys = keys  # that the two tell each other of them was agreed on
-        self._past = past  # likewise, of copies that begin in the middle
+        self._keys = keys  # both agreed to exchange news about API keys
+        self._past = past  # both agreed on copies that begin in the middle
         self._bytes_max = bytes_max
         self._listener = listener
         self._is_over = is_over
@@ -69,7 +69,7 @@ class Receiver:
         message = read_peer_message_untrusted(frame, self._bytes_max)
         match message.WhichOneof("msg"):
             case None:
-                pass  # of a later version
+                pass  # from a later version
             case "heartbeat":
                 self._listener.received_member(self._peer, read_heartbeat(message.heartbeat))
             case "closing":
@@ -82,11 +82,11 @@ class Receiver:
                 await self._take_full(kind, message)
 
     async def take_control_frame(self, frame: bytes) -> None:
-        # Sizes of gossip are estimated by its sender, so twice as much is let pass.
+        # The sender estimates the size of gossip, so twice as much is accepted.
         message = read_peer_message_untrusted(frame, 2 * GOSSIP_BYTES_MAX)
         match message.WhichOneof("msg"):
             case None:
-                pass  # of a later version
+                pass  # from a later version
             case "gossip":
                 await self._take_gossip(message.gossip)
             case "probe":
@@ -107,7 +107,7 @@ class Receiver:
         self._listener.received_member(self._peer, gossip)
 
     async def _checked(self, message: PeerGossip) -> AsyncIterator[NodeState]:
-        """The signed states whose nodes have really said that, a few in each turn of the loop."""
+        """The signed states that really come from their nodes, a few in each turn of the loop."""
         for number, each in enumerate(message.signed, 1):
             state, signed = read_signed_untrusted(each)
             if not self._notary.signs:
@@ -156,4 +156,4 @@ class Receiver:
             if taken < len(batches.batches):
                 await asyncio.sleep(0)  # others have their turn
                 if self._is_over():
-                    return  # the rest is for a link that is no more
+                    return  # the rest is for a link that no longer exists

@@ -15,13 +15,13 @@ from weft.wire.http2 import CLIENT_SETTINGS
 
 
 class DropPolicy(Enum):
-    """What goes when a queue was full for too long. Nothing is lost: the log is behind it (PL-02)."""
+    """What is dropped when a queue was full for too long. Nothing is lost: the log has it (PL-02)."""
 
     OLDEST = "oldest"
     NEWEST = "newest"
 
 
-# Knob -> least, most.
+# Each knob with its smallest and greatest value.
 RANGES: Final[dict[str, tuple[float, float]]] = {
     "queue_frames_max": (1, 1 << 20),
     "queue_bytes_max": (limits.BATCH_BYTES_MAX, 1 << 32),  # a batch of any size has to fit
@@ -40,27 +40,27 @@ RANGES: Final[dict[str, tuple[float, float]]] = {
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """How links are kept.."""
+    """How links are kept."""
 
-    queue_frames_max: int = 8192  # batches waiting for one peer; of 1 KiB each, the window is reached before it
-    queue_bytes_max: int = 32 * MIB  # more than a peer may have unacknowledged, so that honest windows fit
-    send_timeout_s: float = 5.0  # a peer that took nothing for so long is not about to
+    queue_frames_max: int = 8192  # batches waiting for one peer; if each has 1 KiB, the window is full earlier
+    queue_bytes_max: int = 32 * MIB  # more than a peer may leave unacknowledged, so that honest windows fit
+    send_timeout_s: float = 5.0  # a peer that took nothing for so long will not soon
     drop_policy: DropPolicy = DropPolicy.NEWEST
     max_message_bytes: int = limits.PEER_FRAME_BYTES_MAX
-    backoff_s_min: float = 0.1  # a restarted peer is there again after a second or two
-    backoff_s_max: float = 30.0  # after a long outage, nobody waits longer than this for the link
-    backoff_jitter: float = 0.5  # half of a delay: a thousand nodes do not come back at once
+    backoff_s_min: float = 0.1  # a restarted peer is back after a second or two
+    backoff_s_max: float = 30.0  # after a long outage, no link waits longer than this
+    backoff_jitter: float = 0.5  # half of a delay, so that a thousand nodes do not come back at once
     dial_timeout_s: float = 10.0  # a connection around the world takes one second, with lost packets several
     handshake_timeout_s: float = 5.0  # both handshakes, a round trip each
     drain_timeout_s: float = 5.0  # for what waits at a shutdown: 32 MiB at 50 Mbit/s
-    keepalive_s: float = 10.0  # between HTTP/2 pings; heartbeats find out first, but only that the peer is silent
+    keepalive_s: float = 10.0  # between HTTP/2 pings; heartbeats notice first, but only that the peer is silent
     keepalive_timeout_s: float = 10.0  # a ping may come behind a frame of 16 MiB
     compression: bool = False
 
     def __post_init__(self) -> None:
         for knob, (least, most) in RANGES.items():
             value = getattr(self, knob)
-            if not least <= value <= most:  # written so that NaN fails too
+            if not least <= value <= most:  # written so that NaN is refused, too
                 raise UsageError(f"{knob} of peer links is out of range", value=value, least=least, most=most)
         if self.backoff_s_min > self.backoff_s_max:
             raise UsageError(

@@ -1,4 +1,5 @@
-"""What nodes say of themselves, signed, and checked before anybody believes it, whoever brought it (SEC-06)."""
+"""What nodes say about themselves, signed. It is checked before anybody believes it, whichever peer brought it
+(SEC-06)."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from weft.security.notary import Notary
 from weft.transport.peers.member_messages import state_message
 
 PURPOSE: Final = b"weft: a node of itself\0"
-GENUINE_KEPT_MAX: Final = 4096  # states that were found genuine: the same one comes from several peers; oldest go first
+GENUINE_KEPT_MAX: Final = 4096  # states that were found genuine: several peers bring the same one; the oldest go first
 
 
 class StateNotary:
-    """Of one node, for all of its links."""
+    """One per node, for all of its links."""
 
     def __init__(self, notary: Notary) -> None:
         self._notary = notary
@@ -31,9 +32,9 @@ class StateNotary:
         return Signed(content, self._notary.sign(PURPOSE + content))
 
     def is_genuine_untrusted(self, node_id: str, signed: Signed) -> bool:
-        """Whether this node has said that of itself."""
+        """Whether this node has really said that about itself."""
         if signed in self._genuine:
-            return True  # it was this node's then
+            return True  # then it was from this node
         if not self._notary.is_signed_untrusted(node_id, PURPOSE + signed.content, signed.signature):
             return False
         self._genuine[signed] = None

@@ -1,4 +1,4 @@
-"""What can be seen of links: figures of each, and who is told of what happens to them (PL-06)."""
+"""What can be seen of links: the figures of each, and the listeners that are told what happens to them (PL-06)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LinkInput: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class LinkView:
-    """A link as people see it, or an address that is dialled and has none. The figures are of this connection."""
+    """A link as people see it, or an address that is dialled and has none. The figures are those of this connection."""
 
     peer: NodeId | None
     address: str
@@ -51,7 +51,7 @@ class LinkView:
     dialled_by_us: bool
     plain: bool = False
     features: frozenset[Feature] = frozenset()
-    since_s: float = 0.0  # the loop's clock
+    since_s: float = 0.0  # by the loop's clock
     queue_frames: int = 0
     queue_bytes: int = 0
     drops: int = 0
@@ -65,9 +65,9 @@ class LinkView:
 
 
 class LinkListener(Protocol):
-    """Who the links work for. Called on the event loop, and never from within a call to PeerLinks.
+    """The links work for this listener. It is called on the event loop, and never from within a call to PeerLinks.
 
-    ``received`` is to step the core at once: after FramesDropped, what is sent next has to begin anew.
+    ``received`` has to step the core at once: after FramesDropped, the next thing sent has to start again.
     """
 
     def link_up(self, peer: NodeId, hello: Hello, plain: bool) -> None: ...
@@ -75,42 +75,44 @@ class LinkListener(Protocol):
     def link_down(self, peer: NodeId, reason: str) -> None: ...
 
     def peer_leaves(self, peer: NodeId, incarnation: int) -> None:
-        """The peer says goodbye; that the link is down comes next. ``incarnation``: what its handshake named."""
+        """The peer says goodbye; that the link is down comes next. ``incarnation``: the one that its handshake
+        named."""
 
     def received(self, event: LinkInput) -> None: ...
 
     def received_member(self, peer: NodeId, message: Message) -> None: ...
 
     def twin_found(self, life: Life, told_by: str) -> None:
-        """Another node runs with our own id: it has proved that it has the key of our certificate, and lives now."""
+        """Another node runs with our own id: it has proved that it has the key of our certificate, and that it lives
+        now."""
 
     def received_keys(self, peer: NodeId, talk: KeyTalk) -> None: ...
 
 
 class LinkObserver(Protocol):
-    """Metrics and logs. ``address`` is where we dialled, or where the peer came from."""
+    """For metrics and logs. ``address`` is where we dialled, or where the peer came from."""
 
     def link_up(self, peer: NodeId, address: str, dialled_by_us: bool, features: Iterable[Feature]) -> None: ...
 
     def link_down(self, peer: NodeId, reason: str) -> None: ...
 
     def link_refused(self, address: str, error: PeerError) -> None:
-        """Somebody who dialled us was turned away, or has a certificate that is not good where we dialled."""
+        """A node that dialled us was turned away, or one that we dialled has an invalid certificate."""
 
     def twins_seen(self, peer: NodeId, address: str) -> None:
-        """Two nodes that both live said hello as this peer; the one at this address last."""
+        """Two living nodes said hello as this peer; the one at this address did so last."""
 
     def dialling(self, address: str, peer: NodeId | None) -> None:
-        """An attempt begins; ``peer`` is who was there the last time."""
+        """An attempt begins; ``peer`` is the node that was there last time."""
 
     def gossip_refused(self, peer: NodeId, what: str) -> None:
-        """The peer brought what a node is to have said of itself, and that node has not signed it."""
+        """The peer brought something that a node is said to have said about itself, but that node has not signed it."""
 
     def dial_failed(self, address: str, reason: str, retry_s: float) -> None:
-        """There is no link, or none any more; the next attempt comes after ``retry_s``."""
+        """There is no link, or no longer one; the next attempt comes after ``retry_s``."""
 
     def sent(self, peer: NodeId, size_bytes: int, latency_s: float) -> None:
-        """One frame, so long after it was handed in."""
+        """One frame was sent, ``latency_s`` after it was handed in."""
 
     def received(self, peer: NodeId, size_bytes: int) -> None: ...
 

@@ -6,9 +6,9 @@
     links.send(data, target)
     await KeptConnection(links, ("node-b", 7443), lambda: root_pem, on_up, on_failed, chance).run()
 
-QUIC keeps packets secret and tells the client whom it talks to. Who made a packet is, as over UDP, told by the packet:
-servers do not ask for certificates of clients (aioquic cannot), so nothing is believed for having come this way. QUIC
-says nothing of the IP header, so every packet arrives with a TTL of 64 and without marks.
+QUIC keeps packets secret and tells the client which server it talks to. As over UDP, the packet itself says who made
+it: servers do not ask clients for certificates (aioquic cannot), so coming by QUIC makes nothing more trustworthy. QUIC
+says nothing about the IP header, so every packet arrives with a TTL of 64 and without marks.
 
 - ``configuration``  what both sides insist on
 - ``connection``     one connection: frames in, frames out, bounded

@@ -16,11 +16,11 @@ from weft.security.certificates import load_key, to_pem
 from weft.security.files import read_file
 
 QUIC_IDLE_TIMEOUT_S: Final = 60.0  # of connections that others made: three heartbeats and more
-QUIC_KEPT_TIMEOUT_S: Final = 15.0  # of those that we made, and keep alive with pings: a killed server is gone by then
-QUIC_FRAME_BYTES_MAX: Final = 2 * KIB  # received: a packet of either header format, with room
+QUIC_KEPT_TIMEOUT_S: Final = 15.0  # of those that we made and keep alive with pings: a killed server is gone by then
+QUIC_FRAME_BYTES_MAX: Final = 2 * KIB  # received: a packet of either header format, with room to spare
 ALPN: Final = "emp/1"
 
-# aioquic warns of what our errors say already. Without a handler, that would stand between the lines of commands.
+# aioquic warns of what our errors say already. Without a handler, that would be printed between the lines of commands.
 logging.getLogger("quic").addHandler(logging.NullHandler())
 
 
@@ -28,7 +28,7 @@ class Shown(Protocol):
     """What a server shows: ``Credentials`` of the mesh, or any certificate with its key."""
 
     @property
-    def chain_pem(self) -> bytes: ...  # the leaf first
+    def chain_pem(self) -> bytes: ...  # the leaf comes first
 
     @property
     def key_pem(self) -> Secret[bytes]: ...
@@ -41,24 +41,24 @@ def server_configuration(credentials: Shown) -> QuicConfiguration:
 
 
 def present(configuration: QuicConfiguration, credentials: Shown) -> None:
-    """Show this certificate from now on; connections that are up stay up."""
+    """Show this certificate from now on; existing connections stay."""
     leaf, *others = read_chain_untrusted(credentials.chain_pem)
     configuration.certificate, configuration.certificate_chain = leaf, others
     configuration.private_key = load_key(credentials.key_pem)
 
 
 def client_configuration(server_name: str, root_pem: bytes, idle_timeout_s: float) -> QuicConfiguration:
-    """Trust these roots alone, and only a certificate for that name. CertificateRefused if they are no certificates."""
+    """Trust only these roots, and only a certificate for that name. CertificateRefused if they are not certificates."""
     made = _configuration(is_client=True, idle_timeout_s=idle_timeout_s)
     made.server_name = server_name
     made.verify_mode = ssl.CERT_REQUIRED
-    # Written again, because aioquic reads it in the middle of a handshake, and takes nothing but one exact layout.
+    # Written again, because aioquic reads it in the middle of a handshake, and accepts only one exact layout.
     made.load_verify_locations(cadata=to_pem(read_chain_untrusted(root_pem)))
     return made
 
 
 def read_roots(file: Path) -> bytes:
-    """The certificates in a PEM file that others are checked against; UsageError if there are none."""
+    """The certificates in a PEM file against which others are checked; UsageError if there are none."""
     found = read_file(file)
     if found is None:
         raise UsageError(f"there is no file {file} with certificates to trust")

@@ -19,16 +19,17 @@ from aioquic.quic.packet import QuicErrorCode
 from weft.transport.quic.configuration import ALPN
 from weft.wire.udp import Address
 
-QUIC_FRAMES_WAITING_MAX: Final = 1024  # for one connection that is held up: 0.5 MiB; later ones are lost
-# A QUIC packet has 1,200 bytes, which every path carries: 39 at most for header and tag, 3 for the frame's own header.
+QUIC_FRAMES_WAITING_MAX: Final = 1024  # for one blocked connection: 0.5 MiB; later frames are lost
+# A QUIC packet has 1,200 bytes, which every path carries: at most 39 for header and tag, 3 for the frame's own header.
 QUIC_PACKET_BYTES_MAX: Final = 1150
 FRAME_HEADER_BYTES: Final = 3
-QUIC_REASON_CHARS_MAX: Final = 200  # kept of what the other side gives as its reason
-KEEP_ALIVE_PING: Final = 0  # a number that belongs to nobody who waits
+QUIC_REASON_CHARS_MAX: Final = 200  # kept of the reason that the other side gives
+KEEP_ALIVE_PING: Final = 0  # a number that nobody waits for
 
 
 class Connection(QuicConnectionProtocol):
-    """``on_up`` hears of the handshake's end, ``on_frame`` of each frame, ``on_gone`` of the connection's end, once."""
+    """Calls ``on_up`` at the end of the handshake, ``on_frame`` for each frame, and ``on_gone`` once at the end of the
+    connection."""
 
     def __init__(
         self,
@@ -39,8 +40,8 @@ class Connection(QuicConnectionProtocol):
     ) -> None:
         super().__init__(quic)
         self.peer: Address | None = None  # where its first packet came from; it may move, and keeps this name
-        self.ended = ""  # why it was ended, if it was
-        self.settled = asyncio.Event()  # it is up, or over before it was
+        self.ended = ""  # the reason for which it was ended
+        self.settled = asyncio.Event()  # it is up, or ended before it was
         self.gone = asyncio.Event()
         self._on_up = on_up
         self._on_frame = on_frame
@@ -50,17 +51,17 @@ class Connection(QuicConnectionProtocol):
     def datagram_received(self, data: Any, addr: Any) -> None:
         self.peer = self.peer or addr
         super().datagram_received(data, addr)
-        # aioquic tells of a goodbye after three round trips. By then more would have been sent to nobody.
+        # aioquic reports a goodbye after three round trips. By then more would have been sent to nobody.
         if self._quic._close_event is not None:
             self._over(self._quic._close_event)
 
     def error_received(self, exc: Exception) -> None:
-        """The system says that nobody is there. Anybody could forge that, so it ends nothing but a try to connect."""
+        """The system says that nobody is there. Anybody could forge that, so it ends only an attempt to connect."""
         if not self._agreed and isinstance(exc, OSError):
             self._end_with(exc.strerror or str(exc))
 
     def quic_event_received(self, event: QuicEvent) -> None:
-        """In place of the base class's, which would keep whatever a stranger sends on streams."""
+        """Replaces the base class's method, which would keep whatever a stranger sends on streams."""
         match event:
             case HandshakeCompleted():
                 self._on_handshake(event.alpn_protocol)
@@ -72,7 +73,7 @@ class Connection(QuicConnectionProtocol):
             case ConnectionTerminated():
                 self._over(event)
             case _:
-                pass  # pings, tickets, connection ids: aioquic's own affairs
+                pass  # pings, tickets, connection ids: internal to aioquic
 
     def _on_handshake(self, alpn: str | None) -> None:
         if alpn != ALPN:
@@ -95,12 +96,12 @@ class Connection(QuicConnectionProtocol):
             self._on_gone(self)
 
     def takes(self, size: int) -> bool:
-        """Whether a packet of this size fits a frame: one that does not would hold up all that come after it."""
+        """Whether a packet of this size fits into a frame: one that does not would block all that come after it."""
         remote_max = self._quic._remote_max_datagram_frame_size or 0
         return size <= min(QUIC_PACKET_BYTES_MAX, remote_max - FRAME_HEADER_BYTES)
 
     def send(self, data: bytes) -> bool:
-        """Whether it was taken. What waits is bounded here, because aioquic keeps everything."""
+        """Return whether it was accepted. What waits is bounded here, because aioquic keeps everything."""
         waiting = len(self._quic._datagrams_pending)
         if not self._agreed or self.ended or waiting >= QUIC_FRAMES_WAITING_MAX or not self.takes(len(data)):
             return False
@@ -109,7 +110,7 @@ class Connection(QuicConnectionProtocol):
         return True
 
     def keep_alive(self) -> None:
-        """Have the other side say something: after ``QUIC_KEPT_TIMEOUT_S`` of silence a connection is over."""
+        """Make the other side say something: after ``QUIC_KEPT_TIMEOUT_S`` of silence, a connection is over."""
         self._quic.send_ping(KEEP_ALIVE_PING)
         self.transmit()
 
@@ -119,7 +120,7 @@ class Connection(QuicConnectionProtocol):
             self.close(error_code=QuicErrorCode.APPLICATION_ERROR, reason_phrase=reason)
 
     def abandon(self) -> None:
-        """Do nothing any more: the socket is about to be closed."""
+        """Do nothing more: the socket is about to be closed."""
         for pending in (self._timer, self._transmit_task):
             if pending is not None:
                 pending.cancel()

@@ -1,4 +1,4 @@
-"""A connection that somebody wants for good: made again whenever it ends, later each time that fails (EMM-28)."""
+"""A connection that is wanted for good: it is made again whenever it ends, and later each time that fails (EMM-28)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from weft.transport.backoff import Backoff
 from weft.transport.quic.links import QUIC_CONNECT_TIMEOUT_S, QuicLinks
 from weft.wire.udp import Address
 
-QUIC_BACKOFF_S_MIN: Final = 0.1  # a restarted node is there again after a second or two
+QUIC_BACKOFF_S_MIN: Final = 0.1  # a restarted node is back after a second or two
 QUIC_BACKOFF_S_MAX: Final = 30.0  # after a long outage, nobody waits longer than this
-HALF_CHANCE: Final = 0.5  # of a pause: nodes that lost the same one do not all come back at one moment
+HALF_CHANCE: Final = 0.5  # of a pause, so that nodes that lost the same one do not all come back at once
 
 
 class KeptConnection:
-    """``root`` gives the certificates to trust, asked for at each dial, because they may have been replaced. ``on_up``
-    hears where to send to, each time; ``on_failed`` why a dial failed and how long the next one waits."""
+    """``root`` returns the certificates to trust; it is called at each dial, because they may have been replaced.
+    ``on_up`` is told each time where to send to; ``on_failed`` is told why a dial failed and how long the next one
+    waits."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class KeptConnection:
         return task
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             try:
                 address = self.address or await self.dial()
@@ -75,6 +76,6 @@ class KeptConnection:
 
 
 def _tell_defect(task: asyncio.Task[None]) -> None:
-    """Nothing is expected to go wrong there: if it does, it must not pass unseen."""
+    """Nothing should go wrong there: if it does, it must not go unnoticed."""
     if not task.cancelled() and (error := task.exception()) is not None:
         task.get_loop().call_exception_handler({"message": "a kept QUIC connection", "exception": error, "task": task})

@@ -1,4 +1,4 @@
-"""All QUIC connections of one owner, those it made and those it was asked for."""
+"""All QUIC connections of one owner, those that it made and those that others made."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from weft.wire.udp import TTL_DEFAULT, Address, Datagram, show
 
 QUIC_DATAGRAMS_AT_ONCE: Final = 512  # handed on before others have their turn
 QUIC_CONNECT_TIMEOUT_S: Final = 10.0  # two round trips and a certificate
-QUIC_GRACE_S: Final = 2.0  # a handshake takes two round trips: who takes longer goes if there is no room
+QUIC_GRACE_S: Final = 2.0  # a handshake takes two round trips: a slower one is closed if there is no room
 QUIC_PINGS_PER_TIMEOUT: Final = 3  # so that two may be lost
 
 OnGone = Callable[[Address], None]
@@ -41,8 +41,8 @@ def nobody_asks(address: Address) -> None:
 
 
 class QuicLinks:
-    """``on_datagrams`` gets what arrived since the last time, ``on_gone`` the address of a connection that was up and
-    ended. The loop owns everything here; ``close`` ends it all.
+    """``on_datagrams`` gets what arrived since the last call, ``on_gone`` the address of a connection that was up and
+    ended. The loop owns everything here; ``close`` ends all of it.
 
     ``door`` is how others get in; without one, ``connections_max`` says how many may.
     """
@@ -56,10 +56,10 @@ class QuicLinks:
         kept_timeout_s: float = QUIC_KEPT_TIMEOUT_S,
         door: Door | None = None,
     ) -> None:
-        self.dropped = 0  # frames that came and found no room
+        self.dropped = 0  # frames that found no room
         self._on_datagrams = on_datagrams
         self._on_gone = on_gone
-        self._kept_timeout_s = kept_timeout_s  # of those that were made here
+        self._kept_timeout_s = kept_timeout_s  # of connections that we made
         self._door = door or _own_door(connections_max)
         self._guests: dict[Connection, Guest] = {}  # connections that others made
         self._deadline: asyncio.TimerHandle | None = None
@@ -72,7 +72,7 @@ class QuicLinks:
         self._arrived: list[Datagram] = []
 
     def __len__(self) -> int:
-        """Connections that are up."""
+        """The number of connections that are up."""
         return len(self._up)
 
     # --- coming up -----------------------------------------------------------------------------------------------
@@ -81,10 +81,10 @@ class QuicLinks:
         return address in self._up
 
     async def listen(self, host: str, port: int, credentials: Shown) -> Address:
-        """Take connections; where. UsageError if that is not possible. Port 0 is any."""
+        """Accept connections; return where. UsageError if that is not possible. Port 0 takes any."""
         assert self._server is None, "one listener each"
         self._configuration = server_configuration(credentials)
-        # Retry: who cannot be reached at the address it gives costs no memory.
+        # Retry: a caller that cannot be reached at the address it gives costs no memory.
         make = partial(_Server, configuration=self._configuration, create_protocol=self._accepted, retry=True)
         try:
             transport, server = await self._loop.create_datagram_endpoint(make, local_addr=(host, port))
@@ -94,14 +94,15 @@ class QuicLinks:
         return cast(Address, transport.get_extra_info("sockname"))
 
     def renew(self, credentials: Shown) -> None:
-        """Show this certificate to whoever connects from now on."""
+        """Show this certificate to everybody who connects from now on."""
         if self._configuration is not None:
             present(self._configuration, credentials)
 
     async def connect(
         self, host: str, port: int, root_pem: bytes, *, timeout_s: float = QUIC_CONNECT_TIMEOUT_S
     ) -> Address:
-        """Connect to whoever has a certificate for ``host`` from that root; what to send to. PeerError if not."""
+        """Connect to the node that has a certificate for ``host`` from that root; return where to send to. PeerError if
+        that fails."""
         quic = QuicConnection(configuration=client_configuration(host, root_pem, self._kept_timeout_s))
         address = await _resolved(host, port)
         made = self._loop.create_datagram_endpoint(partial(self._connection, quic), remote_addr=address[:2])
@@ -137,8 +138,8 @@ class QuicLinks:
                 connection.keep_alive()
 
     async def acknowledged(self, address: Address) -> None:
-        """Wait until the other side has acknowledged something that left after everything before. PeerError if it is
-        gone. A packet that was lost on the way stays lost."""
+        """Wait until the other side has acknowledged something that was sent after everything so far. PeerError if it
+        is gone. A packet that was lost on the way stays lost."""
         connection = self._up.get(address)
         if connection is None:
             raise PeerError("the connection is over")
@@ -148,7 +149,7 @@ class QuicLinks:
             raise PeerError(f"the other side ended the connection: {connection.ended}") from None
 
     def _accepted(self, quic: Any, stream_handler: Any = None) -> Connection:
-        """A handshake begins, with an address that is the caller's own: it has answered a retry."""
+        """A handshake begins, from an address that is really the caller's: it has answered a retry."""
         assert self._server is not None and self._server.sender is not None, "it has just received something"
         guest = self._door.arrive(self._server.sender[0], self._loop.time())
         if guest is None:
@@ -160,7 +161,7 @@ class QuicLinks:
         return made
 
     def _turn_out(self, connection: Connection, text: str) -> None:
-        """What there is goes at once; the peer hears of it when the packet is out, or never."""
+        """It is removed at once; the peer is told when the packet is out, or never."""
         connection.end(text)
         self._forget(connection)
 
@@ -193,7 +194,7 @@ class QuicLinks:
     # --- frames --------------------------------------------------------------------------------------------------
 
     def send(self, data: bytes, target: Address) -> bool:
-        """Whether it was taken: there is such a connection, room in it, and the packet fits a frame."""
+        """Return whether it was accepted: there is such a connection, it has room, and the packet fits into a frame."""
         connection = self._up.get(target)
         return connection is not None and connection.send(data)
 
@@ -251,11 +252,11 @@ class QuicLinks:
 
 
 class _NotLetIn(Exception):
-    """There is no room for a connection, so nothing is made of it. The caller hears nothing, and tries again."""
+    """There is no room for a connection, so none is made. The caller is told nothing, and tries again."""
 
 
 class _Server(QuicServer):
-    """aioquic's, which would make a connection of every handshake."""
+    """Replaces aioquic's, which would make a connection of every handshake."""
 
     sender: Address | None = None  # of the datagram that is being received
 
@@ -266,7 +267,7 @@ class _Server(QuicServer):
 
 
 def _own_door(connections_max: int) -> Door:
-    """Of links that have no doorkeeper: all bounds are the one of connections."""
+    """For links without a doorkeeper: all bounds equal the one on connections."""
     limits = DoorLimits(
         connections_max, connections_max, connections_max, connections_max, QUIC_GRACE_S, QUIC_CONNECT_TIMEOUT_S
     )

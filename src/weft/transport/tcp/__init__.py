@@ -1,14 +1,13 @@
 """EXMP on sockets: TCP and TLS around the connection of ``weft.wire.exmp``, which decides everything.
 
-- ``link``       one connection: reads, timers and writes; who uses it is a ``LinkUser``
+- ``link``       one connection: reads, timers and writes; its user is a ``LinkUser``
 - ``listener``   a port that links come in by, and their end
-- ``dialling``   a link to somebody else
+- ``dialling``   a link to another side
 - ``tls``        contexts for both sides
 
 An ``ExmpConnection`` is driven by callbacks, not by streams and tasks: all requests of one read are handed over
-together, all that is answered in one turn of the event loop is written together. Nothing in it grows without bound:
-reading stops while
-requests wait for answers, or while the peer does not take the answers it has got.
+together, and all answers of one turn of the event loop are written together. Nothing in it grows without bound: reading
+stops while requests wait for answers, or while the peer does not take its answers.
 """
 
 from weft.transport.tcp.dialling import Unreachable, dial

@@ -1,4 +1,4 @@
-"""A connection to somebody else."""
+"""Dialling a link to another side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.wire.exmp import Settings
 
 
 class Unreachable(PeerError):
-    """Nobody answers there, or not as they should. Nothing was sent."""
+    """Nobody answers there, or not correctly. Nothing was sent."""
 
 
 async def dial(
@@ -23,7 +23,7 @@ async def dial(
     tls: ssl.SSLContext | None = None,
     server_name: str | None = None,
 ) -> ExmpConnection:
-    """A link whose handshake is under way, within ``handshake_timeout_s`` for the socket; raise only Unreachable.
+    """Return a link whose handshake is under way, within ``handshake_timeout_s``; raise only Unreachable.
 
     ``server_name`` has to be in the certificate of the other side, if not ``host``.
     """

@@ -1,4 +1,5 @@
-"""One EXMP connection on a socket: bytes and time go to the machine of ``weft.wire.exmp``, what it says is done."""
+"""One EXMP connection on a socket: it passes bytes and time to the machine of ``weft.wire.exmp``, and does what that
+says."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from weft.wire.exmp import (
     State,
 )
 
-NOWHERE: Final = ("unknown", 0)  # the address of a peer that has reset the connection before anybody looked
+NOWHERE: Final = ("unknown", 0)  # the address of a peer that reset the connection before we looked
 
 ReceivedRequest: TypeAlias = RequestReceived | InvalidRequestReceived
 
@@ -48,19 +49,19 @@ Answer: TypeAlias = Outcome | LinkLost | BadAnswer
 
 
 class LinkUser(Protocol):
-    """Who works with a link. Called on the event loop; nothing may be raised."""
+    """The user of a link. Called on the event loop; it must not raise."""
 
     def opened(self) -> None:
         """The handshake is done: requests may be sent."""
 
     def requested(self, requests: Sequence[ReceivedRequest]) -> None:
-        """The peer's requests of one read, in order; each is to be answered with ``respond``, in that order."""
+        """The peer's requests of one read, in order; answer each with ``respond``, in that order."""
 
     def writable(self) -> None:
         """The peer takes its answers again: ``ExmpConnection.is_congested`` is over."""
 
     def closed(self, closed: Closed) -> None:
-        """It is over, and nothing else is called after this. Requests that were not answered will not be."""
+        """It is over, and nothing else is called after this. Unanswered requests stay unanswered."""
 
 
 @dataclass(slots=True)
@@ -72,9 +73,9 @@ class Traffic:
 
 
 class ExmpConnection(asyncio.Protocol):
-    """``make_user`` is called once there is a connection, and its ``LinkUser`` gets what comes in; ``on_gone`` when the
-    socket is closed. ``traffic`` is where bytes are counted, for several connections if one likes. ``guest`` is the
-    connection as the door knows it that it came in by, if it did."""
+    """``make_user`` is called once there is a connection, and its ``LinkUser`` gets what comes in; ``on_gone`` is
+    called when the socket is closed. ``traffic`` counts bytes, for several connections if wanted. ``guest`` is the
+    connection as its door knows it, if it came in by one."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class ExmpConnection(asyncio.Protocol):
         traffic: Traffic | None = None,
         guest: Guest | None = None,
     ) -> None:
-        # All of one read are handed over together: who uses a link keeps to the order.
+        # All requests of one read are handed over together: the user keeps their order.
         self._settings = replace(settings, in_work_max=settings.pending_max)
         self._make_user = make_user
         self._on_gone = on_gone
@@ -94,19 +95,19 @@ class ExmpConnection(asyncio.Protocol):
         self._user: LinkUser
         self._machine: Connection
         self._transport: asyncio.Transport
-        self.peer_address: Address  # kept, as is ``tls``: a transport forgets both when the connection is lost
+        self.peer_address: Address  # kept, like ``tls``, because a transport forgets both when the connection is lost
         self.tls: ssl.SSLObject | None  # None for plain text
-        self._asked: deque[Callable[[Answer], None]] = deque()  # who waits for answers: they come in order (EXM-06)
-        self._events: list[Event] = []  # not yet told; they may be caused while others are told
+        self._asked: deque[Callable[[Answer], None]] = deque()  # for answers, which come in order (EXM-06)
+        self._events: list[Event] = []  # not reported yet; reporting may cause more
         self._telling = False
         self._flushing = False  # a flush is on its way
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_s = 0.0  # when it is due
+        self._timer_s = 0.0  # when the timer is due
         self._farewell: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
         self._stalled_bytes = 0
         self._paused = False
-        self.is_congested = False  # the peer does not read: whoever can, waits before it answers more
+        self.is_congested = False  # the peer does not read: if you can, wait before you answer more
         self.end: Closed | None = None
         self.gone = asyncio.Event()  # the socket is closed as well
 
@@ -118,7 +119,7 @@ class ExmpConnection(asyncio.Protocol):
 
     @property
     def requests_out(self) -> int:
-        """Ours, without an answer so far."""
+        """Our requests without an answer so far."""
         return len(self._asked)
 
     @property
@@ -126,24 +127,25 @@ class ExmpConnection(asyncio.Protocol):
         return self._settings.pending_max
 
     def allow_message_bytes(self, bytes_max: int) -> None:
-        """From now on, messages may be as long as that."""
+        """From now on, messages may be this long."""
         self._machine.message_bytes_max = bytes_max
 
     def prove(self) -> None:
-        """The user knows who is there, and the connection is not to be closed for the sake of others."""
+        """The user knows who is there, so the connection is no longer closed to make room for others."""
         if self._guest is not None:
             self._guest.prove()
 
     def request(self, op: str, data: JsonObject | None, answered: Callable[[Answer], None]) -> None:
-        """Send a request; ``answered`` is called once. UsageError if the link is not open, or too many are pending."""
+        """Send a request; ``answered`` is called once. UsageError if the link is not open, or too many requests are
+        pending."""
         self._machine.send_request(op, data)
         self._asked.append(answered)
         self._flush_soon()
 
     def respond(self, request_id: int, outcome: Outcome) -> None:
-        """Answer the oldest unanswered request. UsageError if the answer cannot be written: give another one.
+        """Answer the oldest unanswered request. UsageError if the answer cannot be written; then give another one.
 
-        Requests that there is room for now are handed over a little later, not inside this call.
+        Requests for which there is room now are handed over a little later, not inside this call.
         """
         events = self._machine.send_response(request_id, outcome, self._loop.time())
         if events:
@@ -151,27 +153,28 @@ class ExmpConnection(asyncio.Protocol):
         self._flush_soon()
 
     def close(self) -> None:
-        """Say bye and go. Whoever wants answers waits for them first."""
+        """Say bye and close. If you want answers, wait for them first."""
         self._take(self._machine.close())
         self._flush_soon()
 
     def fail(self, code: ErrorCode, description: str) -> None:
-        """Say what is wrong and go."""
+        """Say what is wrong and close."""
         self._take(self._machine.fail(code, description))
         self._flush_soon()
 
     def flush(self) -> None:
-        """Write what has been said so far, instead of at the end of this turn; ``is_congested`` is new after that."""
+        """Write what was said so far now, instead of at the end of this turn; ``is_congested`` is up to date after
+        that."""
         self._flush()
 
     def abort(self) -> None:
-        """Without a word; for a peer that does not listen anyway."""
+        """Close without a word; for a peer that does not listen anyway."""
         self._transport.abort()
 
     # --- what the event loop says --------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is one in all but name
         self.peer_address = Address(*(transport.get_extra_info("peername") or NOWHERE)[:2])
         self.tls = transport.get_extra_info("ssl_object")
         if self._guest is not None:
@@ -182,9 +185,9 @@ class ExmpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.end is not None:
-            return  # lingering: what still comes is thrown away
+            return  # lingering: what still comes is dropped
         self._traffic.bytes_received += len(data)
-        self._flushing = True  # all that is answered at once goes out with one write, below
+        self._flushing = True  # everything that is answered at once leaves with one write, below
         self._take(self._machine.receive_data(data, self._loop.time()))
         self._flush()
 
@@ -219,7 +222,7 @@ class ExmpConnection(asyncio.Protocol):
     # --- inside --------------------------------------------------------------------------------------------------
 
     def _take(self, events: list[Event]) -> None:
-        """Tell what happened, in order, also if telling it makes more happen."""
+        """Report events in order, even if reporting causes more."""
         self._events += events
         if self._telling:
             return
@@ -286,7 +289,7 @@ class ExmpConnection(asyncio.Protocol):
         self._arm()
 
     def _leave(self) -> None:
-        """Let the last words arrive: to close at once, with bytes of the peer unread, would take them back."""
+        """Let the last words arrive: closing at once, with unread bytes of the peer, would take them back."""
         if self._farewell is not None:
             return
         self._farewell = self._loop.call_later(EXMP_LINGER_S, self._transport.abort)
@@ -300,7 +303,7 @@ class ExmpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _pace(self) -> None:
-        """Read while there is room for what comes (EXM-06): the sender notices, and its own buffers fill up."""
+        """Read while there is room for what comes (EXM-06): the sender notices, because its own buffers fill up."""
         wanted = self.end is None and (self._machine.is_held or self.is_congested)
         if wanted is self._paused or self._transport.is_closing():
             return
@@ -317,7 +320,7 @@ class ExmpConnection(asyncio.Protocol):
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_s = deadline_s  # uvloop's own handle does not know it, if it is now
+        self._timer_s = deadline_s  # uvloop's own handle does not know this if it is now
         self._timer = self._loop.call_at(deadline_s, self._on_timer)
 
     def _on_timer(self) -> None:
@@ -326,7 +329,7 @@ class ExmpConnection(asyncio.Protocol):
         self._flush()
 
     def _watch_stall(self) -> None:
-        """A peer that takes none of its answers for as long as a pong may take is not there."""
+        """A peer that takes none of its answers for as long as a pong may take is gone."""
         self._stalled_bytes = self._transport.get_write_buffer_size()
         self._stall = self._loop.call_later(self._settings.pong_timeout_s, self._on_stall)
 

@@ -1,4 +1,4 @@
-"""A port that EXMP connections come in by."""
+"""A port for EXMP connections."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from weft.transport.tcp.link import ExmpConnection, LinkUser, ReceivedRequest, T
 from weft.wire.exmp import Closed, ErrorCode, Settings
 
 EXMP_GOODBYE_S: Final = 2.0  # for all connections of a port to end when it closes
-EXMP_SURPLUS_MAX: Final = 16  # connections too many that are told so; further ones are hung up on
+EXMP_SURPLUS_MAX: Final = 16  # surplus connections that get an answer; further ones are just closed
 
 
 class Listener:
-    """``make_user`` says who works with a link that came in. One more than ``connections_max`` is sent away.
+    """``make_user`` makes the user of each link that comes in. Connections beyond ``connections_max`` are sent away.
 
-    A link is a stranger's until its user calls ``ExmpConnection.prove``, and the ``door`` may close it until then.
+    A link counts as a stranger's until its user calls ``ExmpConnection.prove``; the ``door`` may close it until then.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class Listener:
         self._acceptor: Acceptor | None = None
         self._links: set[ExmpConnection] = set()
         self.traffic = Traffic()  # of all links so far
-        self.refused = 0  # links that were one too many
+        self.refused = 0  # links beyond the bound
 
     @property
     def connections(self) -> int:
         return len(self._links)
 
     async def start(self, host: str, port: int) -> int:
-        """The port it listens on; UsageError if it cannot."""
+        """Listen, and return the port; UsageError if it cannot."""
         listening = bound_to(host, port)
         self._acceptor = Acceptor(listening, self._door, self._connect)
         self._acceptor.start()
@@ -55,7 +55,7 @@ class Listener:
         return bound
 
     async def close(self) -> None:
-        """Take no more, say bye to all, and see that they go."""
+        """Accept no more, say bye to all, and make sure that they go."""
         if self._acceptor is None:
             return
         acceptor, self._acceptor = self._acceptor, None
@@ -93,13 +93,13 @@ class Listener:
 
 
 def _own_door(connections_max: int, grace_s: float) -> Door:
-    """Of a port that has no others beside it: all bounds are the one of connections."""
+    """For a port without others beside it: all bounds equal the one on connections."""
     most = connections_max + EXMP_SURPLUS_MAX
     return Doorkeeper().door("exmp", DoorLimits(most, most, most, most, grace_s))
 
 
 class _Surplus:
-    """The user of a link that there is no room for."""
+    """The user of a link for which there is no room."""
 
     def __init__(self, link: ExmpConnection, reason: str) -> None:
         asyncio.get_running_loop().call_soon(link.fail, ErrorCode.UNAVAILABLE, reason)

@@ -1,4 +1,4 @@
-"""TLS for both sides. Certificates are those of the mesh (SEC-01), or anybody's who runs EXMP elsewhere."""
+"""TLS for both sides. Certificates come from the mesh (SEC-01), or from anybody who runs EXMP elsewhere."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from weft.errors import UsageError
 
 
 def server_context(identity_file: Path, root_pem: bytes | None = None) -> ssl.SSLContext:
-    """A server's, with key and certificates from one file; UsageError if they cannot be used.
+    """A context for a server, with key and certificates from one file; UsageError if they cannot be used.
 
-    With ``root_pem``, clients may show a certificate, and who shows one that does not come from there is refused.
+    With ``root_pem``, clients may show a certificate; one that was not issued there is refused.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -37,7 +37,7 @@ def renewing(current: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
 def client_context(
     root_file: Path | None, certificate_file: Path | None = None, key_file: Path | None = None
 ) -> ssl.SSLContext:
-    """A client's: whom to trust (None: whom this machine trusts), and what to show if asked; UsageError."""
+    """A context for a client: whom to trust (None: whom this machine trusts), and what to show if asked; UsageError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if root_file is None:

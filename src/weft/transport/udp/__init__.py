@@ -4,11 +4,11 @@
     udp.send(data, target, ttl=64, tos=0x62, urgent=True)       # at once, or from a bounded queue, urgent first
 
 - ``marks``       TTL and TOS as control messages of IPv4 and IPv6
-- ``bulk``        many datagrams for one call of the system
+- ``bulk``        many datagrams for one system call
 - ``udp_socket``  the thin layer of asyncio around them
 
-The values are in ``weft.wire.udp``. Protocols know nothing of sockets, and sockets nothing of them: sessions take and
-give bytes, addresses and marks.
+The values are in ``weft.wire.udp``. Protocols know nothing about sockets, and sockets know nothing about protocols:
+sessions take and give bytes, addresses and marks.
 """
 
 from weft.transport.udp.udp_socket import Figures, OnDatagrams, UdpSocket

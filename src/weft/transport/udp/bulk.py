@@ -1,7 +1,7 @@
-"""Many datagrams for one call of the system: Linux's recvmmsg, through ctypes.
+"""Many datagrams for one system call: Linux's recvmmsg, through ctypes.
 
-One recvmsg for each datagram costs Python 1.6 times as much. Here the kernel fills a block of buffers, and what is the
-same for many datagrams (addresses, marks) is looked up by its bytes instead of being read again.
+One recvmsg per datagram costs Python 1.6 times as much. Here the kernel fills a block of buffers, and values that many
+datagrams share (addresses, marks) are looked up by their bytes instead of being parsed again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from weft.transport.udp.marks import CONTROL_BYTES_MAX, Control, Marks
 from weft.wire.udp import Address, Datagrams
 
-UDP_SOURCES_KEPT: Final = 65_536  # addresses read before, about 15 MiB; a flood with forged ones begins anew
+UDP_SOURCES_KEPT: Final = 65_536  # addresses read before, about 15 MiB; a flood with forged ones starts again
 NAME_BYTES: Final = 28  # sockaddr_in6, the longer of the two
 # family:u16 port:u16 (big-endian) address:4 bytes
 IPV4_NAME: Final = struct.Struct("=2s2s4s")
@@ -60,7 +60,7 @@ class BulkReceiver:
     """The receiving side of one socket."""
 
     def __init__(self, bound: socket.socket, marks: Marks, datagrams_max: int, datagram_bytes_max: int) -> None:
-        """Longer datagrams than ``datagram_bytes_max`` are cut to it."""
+        """Datagrams longer than ``datagram_bytes_max`` are cut to it."""
         self._file = bound.fileno()
         self._is_ipv6 = bound.family == socket.AF_INET6
         self._marks = marks
@@ -88,7 +88,7 @@ class BulkReceiver:
             message.control_bytes = CONTROL_BYTES_MAX
 
     def receive(self) -> Datagrams:
-        """What waits, none if nothing does. Raise OSError as recvmsg does, but for BlockingIOError."""
+        """Receive what waits, nothing if nothing does. Raise OSError as recvmsg does, except BlockingIOError."""
         count = self._call(self._file, self._messages, self._count, socket.MSG_DONTWAIT, None)
         if count < 0:
             code = ctypes.get_errno()
@@ -114,7 +114,7 @@ class BulkReceiver:
         )
 
     def _learn(self, names: set[bytes], controls: set[bytes]) -> None:
-        """Read what was not seen before."""
+        """Parse what was not seen before."""
         if len(self._sources) + len(names) > UDP_SOURCES_KEPT:
             self._sources.clear()
         for name in names - self._sources.keys():
@@ -126,7 +126,7 @@ class BulkReceiver:
 
 
 def _cells(buffer: Any, count: int, stride: int, lengths: list[int]) -> list[bytes]:
-    """What each slot holds. All are cut from one copy: mostly they are equally long, and then numpy does that."""
+    """What each slot holds. All are cut from one copy: mostly they have the same length, and then numpy does that."""
     longest = max(lengths)
     if not longest:
         return [b""] * count
@@ -138,7 +138,7 @@ def _cells(buffer: Any, count: int, stride: int, lengths: list[int]) -> list[byt
 
 
 def _labels(buffer: Any, count: int, stride: int, lengths: list[int]) -> list[bytes]:
-    """As ``_cells``, for slots that often hold all the same: then they share one value."""
+    """Like ``_cells``, for slots that often all hold the same: then they share one value."""
     length = max(lengths)
     if min(lengths) == length:
         slots = np.frombuffer(buffer, np.uint8, count * stride).reshape(count, stride)[:, :length]

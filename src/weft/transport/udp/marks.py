@@ -1,6 +1,6 @@
 """TTL and TOS as control messages beside a datagram, for IPv4 and IPv6 (EMC-12, EMC-14). Pure.
 
-The options of a socket would set them for all datagrams; control messages set and read them for each.
+A socket's options would set them for all datagrams; control messages set and read them for each.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Final
 
 IP_RECVTTL: Final = 12  # Linux; Python's socket module does not name it
 CONTROL_BYTES_MAX: Final = 128  # room for received control messages: two take 48
-MARKS_KEPT: Final = 1024  # pairs of TTL and TOS whose control messages are kept made; a node uses a few dozen
+MARKS_KEPT: Final = 1024  # pairs of TTL and TOS whose control messages are cached; a node uses a few dozen
 
 _INT: Final = struct.Struct("=i")
-_LOW_BYTE: Final = 0 if sys.byteorder == "little" else -1  # of an int, or of the single byte that IPv4's TOS comes as
+_LOW_BYTE: Final = 0 if sys.byteorder == "little" else -1  # of an int, or of the single byte in which IPv4's TOS comes
 
 Control = tuple[int, int, bytes]  # level, type, value
 
@@ -34,7 +34,7 @@ class Marks:
     receive_tos: int
 
     def read(self, controls: Iterable[Control]) -> tuple[int, int]:
-        """(TTL, TOS) of a received datagram; 0 for what is not there."""
+        """(TTL, TOS) of a received datagram; 0 for a missing one."""
         ttl = tos = 0
         for level, kind, value in controls:
             if level == self.level and value:

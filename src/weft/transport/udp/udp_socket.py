@@ -17,22 +17,22 @@ from weft.transport.udp.marks import marks_of
 from weft.wire.udp import TTL_DEFAULT, Address, Datagram, Datagrams, Outgoing, check_marks, show
 from weft.wire.urgent_first import UrgentFirst
 
-UDP_DATAGRAM_BYTES_MAX: Final = 2 * KIB  # read of one datagram; over twice what EMM and EMM-C allow, so cut is too long
-UDP_DATAGRAMS_AT_ONCE: Final = 512  # received before other tasks have their turn: 1.5 ms, and what is done with them
-UDP_SEND_QUEUE_MAX: Final = 4096  # datagrams, urgent ones apart: 2 MiB of each; more would be late rather than lost
+UDP_DATAGRAM_BYTES_MAX: Final = 2 * KIB  # of one datagram: over twice what EMM and EMM-C allow
+UDP_DATAGRAMS_AT_ONCE: Final = 512  # received before other tasks have their turn: 1.5 ms, and the work on them
+UDP_SEND_QUEUE_MAX: Final = 4096  # datagrams, and as many urgent ones: 2 MiB each; more would be late
 UDP_RECEIVE_BUFFER_BYTES: Final = 8 * MIB  # 20,000 datagrams of 200 bytes: a pause of 0.2 s at 100,000/s
-UDP_SEND_BUFFER_BYTES: Final = 1 * MIB  # a burst leaves in one go; behind it is the queue, which knows urgent from not
+UDP_SEND_BUFFER_BYTES: Final = 1 * MIB  # a burst leaves in one go; the queue behind it knows which are urgent
 
 
 # Linux; Python's socket module does not name them.
 SO_SNDBUFFORCE: Final = 32
 SO_RCVBUFFORCE: Final = 33
 SO_MEMINFO: Final = 55
-LISTS_AT_ONCE: Final = 4  # for owners that want more: then the loop's other tasks have their turn all the same
+LISTS_AT_ONCE: Final = 4  # for owners that want more: after that, the loop's other tasks have their turn all the same
 MEMINFO_BYTES: Final = 36  # nine u32, of which the last counts datagrams that found the receive buffer full
 
 OnDatagrams = Callable[[Sequence[Datagram]], None]
-OnReceived = Callable[[Datagrams], None]  # what takes any sequence of datagrams takes these, too
+OnReceived = Callable[[Datagrams], None]  # anything that takes a sequence of datagrams takes these, too
 
 
 def never() -> bool:
@@ -41,20 +41,20 @@ def never() -> bool:
 
 @dataclass(slots=True)
 class Figures:
-    """What a socket did so far. Counts only, so it changes in place."""
+    """What a socket did so far. It only counts, so it changes in place."""
 
     received: int = 0
     sent: int = 0
     dropped: int = 0  # no room in the send queue
-    failed: int = 0  # the system would not send it: no route, a firewall, no buffers
-    failure: str = ""  # what it said the last time
+    failed: int = 0  # the system refused to send it: no route, a firewall, no buffers
+    failure: str = ""  # what the system said the last time
 
 
 class UdpSocket:
     """One bound socket. ``on_datagrams`` gets what has arrived, at most ``datagrams_at_once`` at a time.
 
-    Between two lists the event loop serves its other tasks, so a flood cannot take it over; what the owner cannot keep
-    up with is dropped by the kernel and counted as ``overflowed``. An owner that sorts urgent datagrams out may want to
+    Between two lists, the event loop serves its other tasks, so a flood cannot take it over. The kernel drops what the
+    owner cannot keep up with, and that counts as ``overflowed``. An owner that picks out urgent datagrams may want to
     see more of what waits: while ``wants_more`` says so, up to ``LISTS_AT_ONCE`` full lists come one after the other.
     """
 
@@ -68,7 +68,7 @@ class UdpSocket:
         datagrams_at_once: int = UDP_DATAGRAMS_AT_ONCE,
         send_queue_max: int = UDP_SEND_QUEUE_MAX,
     ) -> None:
-        """Use ``bind``, which makes and marks the socket. A longer datagram than ``datagram_bytes_max`` arrives cut to
+        """Use ``bind``, which makes and marks the socket. A datagram longer than ``datagram_bytes_max`` arrives cut to
         one byte more, so that a codec with that limit refuses it for its size."""
         self.figures = Figures()
         self.address: Address = bound.getsockname()
@@ -97,7 +97,7 @@ class UdpSocket:
         receive_buffer_bytes: int = UDP_RECEIVE_BUFFER_BYTES,
         send_buffer_bytes: int = UDP_SEND_BUFFER_BYTES,
     ) -> Self:
-        """Listen on an address of this machine, of IPv4 or IPv6; UsageError if that is not possible. Port 0 is any."""
+        """Listen on an address of this machine, IPv4 or IPv6; UsageError if that is not possible. Port 0 takes any."""
         family, address = await _resolve(host, port, socket.AF_UNSPEC)
         made = socket.socket(family, socket.SOCK_DGRAM)
         try:
@@ -116,12 +116,13 @@ class UdpSocket:
         )
 
     async def resolve(self, host: str, port: int) -> Address:
-        """An address that this socket can send to; UsageError if there is none of its family."""
+        """An address to which this socket can send; UsageError if there is none of its family."""
         return (await _resolve(host, port, self.family))[1]
 
     @property
     def receive_buffer_bytes(self) -> int:
-        """What the system granted. Linux counts its own books in, so it is twice of what it takes of our wish."""
+        """What the system granted. Linux includes its own bookkeeping, so it is twice of what it accepts of our
+        wish."""
         return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
     @property
@@ -137,9 +138,10 @@ class UdpSocket:
     # --- sending -------------------------------------------------------------------------------------------------
 
     def send(self, data: bytes, target: Address, *, ttl: int = TTL_DEFAULT, tos: int = 0, urgent: bool = False) -> bool:
-        """Send now, or as soon as the socket takes more. False if it is lost here already: closed, no room, no route.
+        """Send now, or as soon as the socket takes more. Return False if it is lost here already: closed, no room, no
+        route.
 
-        ``ttl`` and ``tos`` are of this datagram alone.
+        ``ttl`` and ``tos`` hold for this datagram only.
         """
         check_marks(ttl, tos)
         if self.is_closed:
@@ -188,7 +190,7 @@ class UdpSocket:
                 return
 
     def _receive(self) -> int:
-        """One list; how many were in it."""
+        """Receive one list; return how many were in it."""
         try:
             arrived = self._receiver.receive()
         except OSError as error:  # an ICMP message about something sent earlier: the next call works again
@@ -224,7 +226,7 @@ class UdpSocket:
 
 
 async def _resolve(host: str, port: int, family: int) -> tuple[int, Address]:
-    """(family, address), the first that the system names."""
+    """(family, address): the first that the system names."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM)
     except OSError as error:
@@ -240,14 +242,14 @@ def _configure(made: socket.socket, receive_buffer_bytes: int, send_buffer_bytes
     made.setsockopt(marks.level, marks.receive_ttl, 1)
     made.setsockopt(marks.level, marks.receive_tos, 1)
     if made.family == socket.AF_INET6:
-        # IPv4 in an IPv6 socket would come with the other family's marks: who wants both binds both.
+        # IPv4 in an IPv6 socket would come with the other family's marks: to use both, bind both.
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     _size(made, SO_RCVBUFFORCE, socket.SO_RCVBUF, receive_buffer_bytes)
     _size(made, SO_SNDBUFFORCE, socket.SO_SNDBUF, send_buffer_bytes)
 
 
 def _size(made: socket.socket, forced: int, plain: int, size_bytes: int) -> None:
-    """Past the system's limit if we may, else as far as it goes."""
+    """Beyond the system's limit if we may, otherwise as far as it allows."""
     try:
         made.setsockopt(socket.SOL_SOCKET, forced, size_bytes)
     except PermissionError:

@@ -17,7 +17,7 @@ class BadCoatyMessage(PeerError):
 
 @contextmanager
 def blaming_peer() -> Iterator[None]:
-    """Values check themselves and blame whoever made them. While reading what a peer sent, that is the peer."""
+    """Values check themselves and blame their maker. While reading what a peer sent, that is the peer."""
     try:
         yield
     except UsageError as error:

@@ -104,7 +104,8 @@ def path_of(dotted: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class ContextFilter:
-    """Demands on one object. None of them: everything matches (but nothing does where any one would suffice)."""
+    """Conditions on one object. Without conditions, everything matches (but nothing does if any one of them would
+    suffice)."""
 
     conditions: tuple[Condition, ...] = ()
     combine: Combine = Combine.AND

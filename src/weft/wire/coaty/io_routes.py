@@ -26,7 +26,8 @@ class UnsubscribeRoute:
 
 @dataclass(frozen=True, slots=True)
 class IoState:
-    """What the observer of an IO point is told: is anybody at the other end, and how often may a source speak."""
+    """What the observer of an IO point is told: whether anybody is at the other end, and how often a source may
+    speak."""
 
     io_point_id: str
     has_associations: bool
@@ -37,7 +38,7 @@ IoEffect: TypeAlias = SubscribeRoute | UnsubscribeRoute | IoState
 
 
 class IoRoutes:
-    """Associations of the IO points that live in this agent; those of others are not kept."""
+    """Associations of the IO points of this agent; those of others are not stored."""
 
     def __init__(self, io_source_ids: Iterable[str], io_actor_ids: Iterable[str]) -> None:
         self._source_ids = frozenset(io_source_ids)

@@ -1,9 +1,4 @@
-"""Join conditions of a Query: put the objects that a property refers to into the result beside it.
-
-The condition names the referring property and where the objects go. Which objects can be referred to, and by which of
-their properties, the answering agent knows: a reference to a parent is resolved by ``objectId``, one to an account
-perhaps by ``externalId``.
-"""
+"""Join conditions of a Query: put the objects to which a property refers into the result."""
 
 from __future__ import annotations
 

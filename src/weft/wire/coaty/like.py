@@ -1,7 +1,7 @@
 """Patterns of the Like operator: ``%`` is any run of characters, ``_`` any one, a backslash takes the next literally.
 
-As in the reference, neither wildcard matches a line break. Each run between two ``%`` is sought once, from left to
-right, and never again elsewhere (atomic groups): the first place where it fits leaves the most to what follows. So the
+As in the reference, neither wildcard matches a line break. Each run between two ``%`` is searched for once, from left
+to right, without going back (atomic groups): the first place where it fits leaves the most room for the rest. So the
 time is bounded by pattern times text, whatever the pattern.
 """
 

@@ -1,16 +1,4 @@
-"""Who of the neighbours is alive, and whose last will is to be carried out: decisions only, no I/O (COA-10).
-
-The runtime tells what happens and performs the effects it gets back. The rules are the document's, except where its
-reference implementation has shown what goes wrong:
-
-- Last wills are announced on connections in either direction; else a listener's will is never learned.
-- Nobody is pinged after our own hang-up, nor if the other side hangs up at the end of a ping of its own.
-- The reference does ping after its own hang-up, six times a second without end, and hangs up on good connections too.
-  So a ping right after an ack is left unanswered: the reference then waits, and the connection stays.
-- Last wills do not say in which namespace an agent lives. So they are exchanged only with neighbours that subscribe to
-  a topic of our namespace (what strangers announced before they subscribed is kept for when they do).
-- A death that is announced of a neighbour is checked by a ping first: we know it better.
-"""
+"""Which neighbours are alive, and whose last will has to be carried out: decisions only, no I/O (COA-10)."""
 
 from __future__ import annotations
 
@@ -51,7 +39,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """Dial the peer anew, send PingAlive, await PingAliveAck, close that connection; then call ``ping_result``."""
+    """Dial the peer again, send PingAlive, await PingAliveAck, close that connection; then call ``ping_result``."""
 
     peer_id: str
 

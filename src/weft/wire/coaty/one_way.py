@@ -18,7 +18,7 @@ from weft.wire.coaty.topics import require_filter, require_io_route
 
 @dataclass(frozen=True, slots=True)
 class Advertise:
-    """An object made known to whoever observes its core type or its object type."""
+    """An object, announced to observers of its core type or its object type."""
 
     object: CoatyObject
     private_data: JsonObject | None = None
@@ -42,7 +42,7 @@ class Deadvertise:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """One object or several, for whoever observes the channel."""
+    """One object or several, for observers of the channel."""
 
     object: CoatyObject | None = None
     objects: Sequence[CoatyObject] | None = None
@@ -96,6 +96,6 @@ def require_private_data(value: JsonObject | None) -> None:
 
 
 def require_strings(value: object, what: str) -> None:
-    """A list of strings, none of them empty."""
+    """A list of non-empty strings."""
     if not isinstance(value, list | tuple) or not all(isinstance(item, str) and item for item in value):
         raise UsageError(f"{what} is not a list of non-empty strings", got=shown(value))

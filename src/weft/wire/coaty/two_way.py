@@ -111,7 +111,7 @@ class Retrieve:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A wish that an object become this one, for whoever observes its core type or its object type."""
+    """A request that an object become this one, for observers of its core type or its object type."""
 
     object: CoatyObject
 

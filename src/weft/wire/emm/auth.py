@@ -32,7 +32,7 @@ class Verdict(StrEnum):
 def authenticate(packet: Packet, trust: TrustStore) -> Verdict:
     """Check the HMAC, then the signature, of what the packet has; raise BadPacket if either fails (EMM-15).
 
-    A packet with neither is ``UNSIGNED``: whether that is good enough is for the receiver to say.
+    A packet with neither is ``UNSIGNED``: the receiver decides whether that is good enough.
     """
     check_hmac(packet, trust)
     verdict = promised_verdict(packet, trust)

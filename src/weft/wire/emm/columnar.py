@@ -224,7 +224,7 @@ def _reject_column(walked: Walked, good: Mask) -> pa.Array:
 
 
 def _replace_rows(fast: pa.RecordBatch, block: Block, rows: npt.NDArray[np.int64], rules: Rules) -> pa.RecordBatch:
-    """Put what the scalar parser says of ``rows`` in the place of what the arrays say."""
+    """Replace the arrays' results for ``rows`` by those of the scalar parser."""
     data = block.data.tobytes()
     by_hand: list[dict[str, Any]] = []
     for row in rows:

@@ -7,9 +7,9 @@ The questions come in one order, cheap ones first, so that a flood of forgeries 
     age again, signature, seen?             ``verify``, which marks what has one
     seal, if it has one and if it must      ``open``
 
-Marks are made of what is proven and of nothing else (``replay.replay_sender``), so a forgery keeps nothing out. A
-packet that cannot be opened has been seen all the same. ``judge_columns`` asks the same of a column of datagrams at
-once; a property test holds the two against each other.
+Marks are made only of what is proved (``replay.replay_sender``), so a forgery keeps nothing out. A packet that cannot
+be opened has been seen all the same. ``judge_columns`` asks the same of a column of datagrams at once; a property test
+holds the two against each other.
 """
 
 from __future__ import annotations

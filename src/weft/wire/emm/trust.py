@@ -36,7 +36,7 @@ class TrustStore:
         self._secrets: dict[bytes, dict[bytes, bytes]] = {}  # node id -> auth key id -> secret
         self._public: dict[bytes, dict[bytes, bytes]] = {}  # node id -> auth key id -> Ed25519 public key
         self._first_use: dict[bytes, bytes] = {}  # node id -> the key it was first seen with
-        self._new_pins: dict[bytes, bytes] = {}  # those of them that nobody has written down yet
+        self._new_pins: dict[bytes, bytes] = {}  # keys of these that nobody has stored yet
 
     def add_hmac_key(self, node_id: UUID, auth_key_id: bytes, secret: bytes) -> None:
         if len(secret) < HMAC_KEY_BYTES_MIN:
@@ -58,7 +58,7 @@ class TrustStore:
             self.unpin(node_id)
 
     def hmac_key(self, node_id: bytes, auth_key_id: bytes | None) -> bytes:
-        """The shared secret of this packet; raise BadPacket if there is none."""
+        """The shared secret for this packet; raise BadPacket if there is none."""
         return _find(self._secrets.get(node_id), auth_key_id, node_id, "HMAC")
 
     def public_key(self, node_id: bytes, auth_key_id: bytes | None) -> bytes:
@@ -93,7 +93,7 @@ class TrustStore:
             self._first_use[node_id] = self._new_pins[node_id] = public_key
 
     def pin(self, node_id: UUID, public_key: bytes) -> None:
-        """A key that was pinned before, by this store or the one it follows. Of no effect under another policy."""
+        """Pin a key that this store, or the one it follows, pinned before. Does nothing under another policy."""
         if self.policy is TrustPolicy.FIRST_USE:
             self._first_use[node_id.bytes] = _checked(Field.PUBLIC_KEY, public_key)
 
@@ -103,7 +103,7 @@ class TrustStore:
         self._new_pins.pop(node_id.bytes, None)
 
     def take_new_pins(self) -> dict[UUID, bytes]:
-        """Keys pinned since the last call, for whoever writes them down."""
+        """The keys pinned since the last call, to be stored."""
         taken, self._new_pins = self._new_pins, {}
         return {UUID(bytes=node_id): key for node_id, key in taken.items()}
 

@@ -1,4 +1,4 @@
-"""Who vouches for a packet: group keys for notifications and heartbeats, the sender's own key for the rest (EMC-05).
+"""What proves a packet: group keys for notifications and heartbeats, the sender's own key for the rest (EMC-05).
 
 A group key proves that some member of the mesh made the packet, not which one: the node id in a heartbeat is as good
 as the members are. Commands and joins carry an Ed25519 signature, so they prove who made them.

@@ -142,7 +142,7 @@ def _first_of(*checks: tuple[Mask, Reject]) -> Codes:
 def _refuse_messages(
     block: Block, messages: pa.Array, reasons: Codes, rows: Mask, formats: npt.NDArray[np.uint8]
 ) -> None:
-    """Refuse those of ``rows`` whose message is not what its format promises (``text.check_message_untrusted``)."""
+    """Refuse those of ``rows`` whose messages do not have their formats (``text.check_message_untrusted``)."""
     texts = rows & (formats == Format.PLAIN_TEXT - FORMAT_FIRST)
     if texts.any():
         only_texts = messages if (texts == rows).all() else _messages(block, texts)

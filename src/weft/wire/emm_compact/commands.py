@@ -40,9 +40,9 @@ def draft_command(
     trace_id: UUID | None = None,
     compress: bool = False,
 ) -> Command:
-    """A command of that node, with what may be said beside it; UsageError for what no field can say.
+    """Make a command of that node, with its optional fields; UsageError for what no field can express.
 
-    ``expiry_s``: from when on nobody is to carry it out any more. ``compress``: where that makes it smaller.
+    ``expiry_s``: from when on nobody must carry it out. ``compress``: where that makes it smaller.
     """
     more = [Field(FieldType.NODE_ID, node_id.bytes)]
     if compress:

@@ -1,7 +1,7 @@
 """What a command's parameters and a join's status say, with encoding and compression undone (0xA1, 0xA5).
 
 A sender encodes text first and compresses the bytes then. Readers get UTF-8, or the bytes as they are where nothing is
-said or ``raw`` is. This is done after a packet was proven, never before: whoever has no key costs no memory.
+said or ``raw`` is. This happens after a packet was proved, never before: a sender without a key costs no memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A packet taken apart for people: every byte in one named leaf, with what it means."""
+"""A packet taken apart for people: every byte is in one named leaf, with its meaning."""
 
 from __future__ import annotations
 

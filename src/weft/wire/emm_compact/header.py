@@ -28,7 +28,7 @@ U16_MAX: Final = 0xFFFF
 
 
 class Triple(NamedTuple):
-    """What names an event among those of its node. A tuple: it is a key of caches and filters."""
+    """Names an event among those of its node. It is a tuple because caches and filters use it as a key."""
 
     event_id: int
     epoch: int

@@ -1,8 +1,8 @@
 """What counts as text: messages, command names and regions are refused when they hold something else.
 
-A plain-text message is UTF-8 without control characters other than tab, line feed and carriage return. That is
-stricter than the document, and on purpose: a sender that puts a length byte before the message, as the document's own
-example does, is told so instead of having the byte shown to people (EMC-06).
+A plain-text message is UTF-8 without control characters other than tab, line feed and carriage return. That is stricter
+than the document, and on purpose: a sender that puts a length byte before the message, as the document's own example
+does, gets an error instead of having the byte shown to people (EMC-06).
 """
 
 from __future__ import annotations

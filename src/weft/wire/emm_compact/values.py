@@ -89,7 +89,7 @@ class RateSignal:
 
     @classmethod
     def measured(cls, ecn: Ecn, sent: int, received: int) -> Self:
-        """Counts of any size, clamped to what a writer may say (EMC-08)."""
+        """Counts of any size, clamped to what a writer may express (EMC-08)."""
         return cls(ecn, min(sent, COUNT_MAX), min(received, COUNT_MAX))
 
     def encode(self) -> bytes:
@@ -121,7 +121,7 @@ class PropagationMap:
 
     @classmethod
     def measured(cls, hops: int, ttl: int, origin: bytes) -> Self:
-        """Counts of any size (a fresh TTL is 64), clamped to what five bits can say."""
+        """Counts of any size (a fresh TTL is 64), clamped to what five bits can express."""
         return cls(min(hops, COUNT_MAX), min(ttl, COUNT_MAX), origin)
 
     def encode(self) -> bytes:

@@ -34,7 +34,7 @@ EXCHANGE: Final = struct.Struct("!B3xQ")  # header, id:u64, then JSON: a request
 
 STRING_BYTES_MAX: Final = 0xFFFF
 ERROR_BYTES_MAX: Final = ERROR.size + STRING_BYTES_MAX
-PING_BYTES_MAX: Final = ERROR_BYTES_MAX  # a body that nobody reads: no more of it than of a description
+PING_BYTES_MAX: Final = ERROR_BYTES_MAX  # nobody reads this body, so it may be no longer than a description
 EXCHANGES: Final[dict[int, type[Request] | type[Response]]] = {
     MessageType.REQUEST: Request,
     MessageType.RESPONSE: Response,

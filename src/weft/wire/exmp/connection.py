@@ -127,7 +127,7 @@ class Connection:
 
     @property
     def message_bytes_max(self) -> int:
-        """Of messages in both directions. Who has shown who it is may be allowed more than a stranger."""
+        """Of messages in both directions. A peer that has proved who it is may be allowed more than a stranger."""
         return self._message_bytes_max
 
     @message_bytes_max.setter
@@ -154,7 +154,7 @@ class Connection:
         return self._take_events()
 
     def receive_eof(self) -> list[Event]:
-        """The peer will send no more. There is no half-open state: what is unanswered stays so (EXM-03)."""
+        """The peer will send no more. There is no half-open state: unanswered requests stay unanswered (EXM-03)."""
         if self._state is not State.CLOSED:
             left = self._reader.buffered_bytes
             # While reading is held, whole messages may lie in the buffer.

@@ -68,7 +68,8 @@ class PongReceived:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The last event of every connection, whoever ended it: write what ``data_to_send`` has left, then close.
+    """The last event of every connection, no matter which side ended it: write what ``data_to_send`` has left, then
+    close.
 
     Requests without an answer will get none. ``code`` is that of the error sent or received, otherwise None.
     """

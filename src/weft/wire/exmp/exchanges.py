@@ -95,7 +95,7 @@ class ReceivedRequests:
         return request if is_next else None
 
     def condemn(self, verdict: BadMessage) -> None:
-        """The request that was handed out last is none: nothing behind it is looked at."""
+        """The last request handed out is not valid: nothing behind it is looked at."""
         self.verdict = verdict
         self._in_work.pop()
         self._queue.clear()
@@ -103,7 +103,7 @@ class ReceivedRequests:
         self._judge_again()
 
     def take(self) -> Request | None:
-        """The next request that waits, unless there is none, or too many have no answer yet (EXM-06)."""
+        """The next waiting request, unless there is none, or too many are unanswered (EXM-06)."""
         if not self._queue or len(self._in_work) >= self._in_work_max:
             return None
         request = self._queue.popleft()

@@ -29,7 +29,8 @@ def frame(message: bytes, bytes_max: int) -> bytes:
 
 
 def frame_exchange(message: Request | Response, bytes_max: int) -> bytes:
-    """``frame(encode(message))`` for what is sent by the hundred thousand; ids are our own, so they are right."""
+    """``frame_exchange`` is ``frame(encode(message))`` for messages sent by the hundred thousand; the ids are our own,
+    so they are valid."""
     size = EXCHANGE.size + len(message.data)
     if size > bytes_max:
         raise UsageError("message is too long", bytes=size, limit=bytes_max)

@@ -32,8 +32,8 @@ POSITIVE: Final = (
 class Settings:
     """``pending_max`` counts unanswered requests in each direction; ``ping_interval_s=None`` sends no pings.
 
-    ``in_work_max``: how many requests the application gets before it has answered the first of them. Whoever takes more
-    than one answers them in order, and sees to it that none is processed before its time (EXM-06).
+    ``in_work_max``: how many requests the application gets before it has answered the first of them. An application
+    that takes more than one answers them in order, and makes sure that none is processed before its time (EXM-06).
     """
 
     message_bytes_max: int = EXMP_MESSAGE_BYTES_MAX

@@ -196,7 +196,7 @@ class Connection:
     # --- windows, of what we receive -----------------------------------------------------------------------------
 
     def widen(self) -> None:
-        """The peer is welcome: the connection's window grows to what the settings allow."""
+        """The peer is known now: the connection's window grows to what the settings allow."""
         if more := self.window.widen(self.settings.connection_window_bytes):
             self._write_window_update(more)
         self.give_window()
@@ -230,7 +230,7 @@ class Connection:
         return self.out.take()
 
     def transport_full(self, full: bool) -> None:
-        """Whether the transport wants no more for now. Nothing but small answers is given to it meanwhile."""
+        """Whether the transport wants no more for now. Meanwhile it gets only small answers."""
         self.out.transport_full(full)
 
     def ping(self, payload: bytes) -> None:
@@ -238,12 +238,12 @@ class Connection:
         self.out.write(frame(PING, 0, 0, payload))
 
     def announce_end(self) -> None:
-        """A server: open no more streams. Those that are on their way are still taken (6.8)."""
+        """For a server: the peer shall open no more streams. Those on their way are still accepted (6.8)."""
         if not self._refuses_streams:  # the number must not grow again
             self.out.write(frame(GOAWAY, 0, 0, GOAWAY_HEAD.pack(NUMBER_MAX, ErrorCode.NO_ERROR)))
 
     def refuse_streams(self, code: ErrorCode = ErrorCode.NO_ERROR, reason: str = "") -> None:
-        """No more streams are taken from here on; those that run go on."""
+        """Accept no more streams from here on; running ones go on."""
         self._refuses_streams = True
         text = reason.encode(errors="replace")[:REASON_BYTES_MAX]
         self.out.write(frame(GOAWAY, 0, 0, GOAWAY_HEAD.pack(self._last_taken_id, code) + text))
@@ -283,7 +283,8 @@ class Connection:
     # --- DATA ----------------------------------------------------------------------------------------------------
 
     def stream_for_data(self, number: int, size: int, content: int) -> Stream | None:
-        """Who gets the DATA of a frame; None: it is dropped. In any case it counts against windows, padding and all."""
+        """The stream that gets the DATA of a frame; None: it is dropped. In any case it counts against windows, with
+        its padding."""
         stream = self.streams.get(number)
         if stream is None:
             self._check_not_idle(number, "DATA")
@@ -500,7 +501,7 @@ class Connection:
         self._owner.on_settings()
 
     def _change_windows(self, change: int) -> None:
-        """Those of streams that are open change as well (6.9.2)."""
+        """The windows of open streams change as well (6.9.2)."""
         woken = 0
         for stream in self.streams.values():
             stream.send_window += change

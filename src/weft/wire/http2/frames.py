@@ -83,7 +83,7 @@ class BadHttp2(PeerError):
 
 
 class BadStream(PeerError):
-    """The same of one stream; the connection goes on."""
+    """A stream has broken the protocol; the connection goes on."""
 
     def __init__(self, code: ErrorCode, what: str, **facts: object) -> None:
         super().__init__(what, **facts)

@@ -178,7 +178,8 @@ class BlockReader:
 
 
 def _check_size_updates(block: bytes) -> None:
-    """Whether a block begins with no more changes of the table's size than it may. The decoder reads their values."""
+    """Check that a block does not begin with more changes of the table's size than it may. The decoder reads their
+    values."""
     at = count = 0
     while at < len(block) and block[at] & SIZE_UPDATE_MASK == SIZE_UPDATE:
         count += 1

@@ -85,9 +85,9 @@ class Incoming:
         while not self._data_left:
             at = self._receive_messages(data, at, end)
             if self._connection.is_over:
-                return  # because of what an owner did
+                return  # because of something that an owner did
             if at == end:
-                return  # as nearly always: what came was whole
+                return  # as nearly always: everything that came was whole
             after = self._receive_frame(data, at, end)
             if after is None:
                 self._rest += data[at:]

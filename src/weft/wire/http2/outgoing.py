@@ -19,7 +19,7 @@ class Sender(Protocol):
     send_window: int
 
     def write_some(self, bytes_max: int) -> bool:
-        """Write no more than this; whether there is more that could go at once."""
+        """Write at most this much; return whether more could be sent at once."""
 
 
 class Outgoing:
@@ -78,7 +78,7 @@ class Outgoing:
         self.has_room = not full and self.out_bytes < OUT_BYTES_MAX
 
     def end(self) -> None:
-        """What is written goes out, and no more DATA."""
+        """Send what was written, and no more DATA."""
         self.window = 0
 
     def take(self) -> list[bytes | memoryview]:

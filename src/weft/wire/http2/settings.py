@@ -27,7 +27,7 @@ CLOSED_STREAMS_KEPT: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Http2Settings:
-    """Defaults are those of a server, which trusts nobody before it has looked at the request."""
+    """The defaults are for a server, which trusts nobody before it has looked at the request."""
 
     streams_max: int = 1024  # at a time; more are refused, and gRPC clients wait
     message_bytes_max: int = 32 * MIB

@@ -60,7 +60,7 @@ class StreamOwner(Protocol):
         """The same for a message that has no room beside the others of the connection that are not whole yet."""
 
     def on_room(self) -> None:
-        """Some of what waited (``waiting_bytes``) is out; if that was the last of it, the stream may be over."""
+        """Some of what waited (``waiting_bytes``) was sent; if that was the last of it, the stream may be over."""
 
 
 class Stream:
@@ -102,7 +102,7 @@ class Stream:
         self._out = connection.out
         self.id = number
         self.send_window = send_window  # may become negative (RFC 9113, 6.9.2)
-        self.window_bytes = window_bytes  # what the peer may send before it hears of us
+        self.window_bytes = window_bytes  # what the peer may send before it hears from us
         self.due_bytes = window_bytes // 2  # when it does
         self.unacked_bytes = 0  # received since it last did
         self.is_wide = connection.is_client  # who asked wants the answer
@@ -125,7 +125,7 @@ class Stream:
     # --- sending -------------------------------------------------------------------------------------------------
 
     def send_headers(self, headers: Headers, end: bool = False) -> None:
-        """Of no effect on a stream that is over, as all that follows."""
+        """Does nothing on a stream that is over, like all methods that follow."""
         if not self.closed and not self.ended_by_us and self._trailers is None:
             assert not self._pending, "headers come before messages"
             self._connection.write_headers(self, headers, end)
@@ -180,7 +180,7 @@ class Stream:
             self._write_end()
 
     def reset(self, code: ErrorCode = ErrorCode.CANCEL) -> None:
-        """It is over in both directions, and the peer is told."""
+        """End the stream in both directions, and tell the peer."""
         if not self.closed:
             self._out.write(frame(RST_STREAM, 0, self.id, U32.pack(code)))
             self._connection.forget(self, reset_by_us=True)
@@ -270,7 +270,7 @@ class Stream:
         return self.unacked_bytes - self._held_from
 
     def widen(self) -> None:
-        """The request is welcome. Until then its sender may send one small window, and no more."""
+        """The request is welcome. Until then its sender may send only one small window."""
         if self.is_wide or self.closed:
             return
         self.is_wide = True
@@ -318,7 +318,7 @@ class Stream:
                 at = self._receive_prefix(data, at, end, message_bytes_max)
                 continue
             take = min(self._need_bytes, end - at)
-            if take == self._need_bytes and self._partial is None:  # the usual case: all of it is here
+            if take == self._need_bytes and self._partial is None:  # the usual case: everything is here
                 self._need_bytes = 0
                 self.deliver(data[at : at + take])
             else:

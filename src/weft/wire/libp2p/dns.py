@@ -1,4 +1,4 @@
-"""DNS packets as multicast DNS sends them (RFC 1035, 4; RFC 6762): questions and the answer section, no more."""
+"""DNS packets as multicast DNS sends them (RFC 1035, 4; RFC 6762): questions and answers only (ADR 51)."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _encode_data(data: Data) -> tuple[Type, bytes]:
 
 
 def decode_untrusted(packet: bytes) -> Packet:
-    """The questions and answers of a packet, whoever sent it; raise only BadFrame."""
+    """The questions and answers of a packet from anybody; raise only BadFrame."""
     if not HEADER.size <= len(packet) <= MDNS_PACKET_BYTES_MAX:
         raise BadFrame("not a DNS packet", have=len(packet), least=HEADER.size, most=MDNS_PACKET_BYTES_MAX)
     _, flags, question_count, answer_count, _, _ = HEADER.unpack_from(packet)
@@ -176,7 +176,7 @@ def decode_untrusted(packet: bytes) -> Packet:
 
 
 def _read_data_untrusted(packet: bytes, kind: int, at: int, end: int) -> Data | None:
-    """The data of a record that fills ``packet[at:end]`` exactly; None for a type that is of no use to us."""
+    """The data of a record that fills ``packet[at:end]`` exactly; None for a type that we do not use."""
     if kind == Type.A or kind == Type.AAAA:
         need = 4 if kind == Type.A else 16
         if end - at != need:

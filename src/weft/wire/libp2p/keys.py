@@ -22,7 +22,7 @@ PUBLIC_KEY_BYTES_MAX: Final = 2 * KIB  # an RSA key of 8192 bits takes 1,067
 RSA_KEY_BITS_MIN: Final = 2048  # what the reference generates; less is within reach of a patient attacker
 RSA_KEY_BITS_MAX: Final = 8192  # verifying takes 0.4 ms at this size and grows with the square
 RSA_EXPONENT_MAX: Final = (1 << 32) - 1  # all use 65537; a full-size exponent would make verifying as dear as signing
-SIGNATURE_BYTES_MAX: Final = 1 * KIB  # that of an RSA key of 8192 bits
+SIGNATURE_BYTES_MAX: Final = 1 * KIB  # of an RSA key of 8192 bits
 PARSED_KEYS_MAX = 256  # keys kept ready: reading an RSA key costs as much as verifying with it
 
 

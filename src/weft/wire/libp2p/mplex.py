@@ -1,8 +1,8 @@
 """MPLEX 6.7.0: many streams over one connection. Bytes in, events out; what to send is returned.
 
 A message is ``uvarint(number << 3 | flag) uvarint(length) data``. Each side numbers the streams it opens itself, so a
-stream is known by its number and by who opened it, which the flag tells. There is no flow control: whoever reads a
-stream too slowly has to reset it.
+stream is known by its number and by the side that opened it, which the flag tells. There is no flow control: a side
+that reads a stream too slowly has to reset it.
 
 Yamux would have the same methods; ``data_to_send`` is there for what a multiplexer answers by itself.
 """
@@ -106,7 +106,8 @@ TRANSITIONS = {
 
 
 class Mplex:
-    """One connection's streams. After BadFrame the connection is lost: where messages begin is not known any more."""
+    """The streams of one connection. After BadFrame the connection is lost: it is no longer known where messages
+    begin."""
 
     def __init__(self) -> None:
         self._streams: dict[StreamId, State] = {}
@@ -137,7 +138,7 @@ class Mplex:
         return self.data_to_send()
 
     def close(self, stream: StreamId) -> bytes:
-        """Say that we send no more. Nothing is left to say on a stream that is closed already or has been reset."""
+        """Say that we send no more. On a stream that is closed already or was reset, there is nothing left to say."""
         if self._streams.get(stream) in (State.OPEN, State.PEER_CLOSED):
             self._put(stream.number, Flag.CLOSE_INITIATOR if stream.ours else Flag.CLOSE_RECEIVER)
             self._step(stream, Input.WE_CLOSE)

@@ -24,7 +24,7 @@ class WireType(IntEnum):
     FIXED32 = 5
 
 
-# None of our messages has fields of these types, but others' may.
+# None of our messages has fields of these types, but messages of others may.
 FIXED_BYTES: dict[int, int] = {WireType.FIXED64: 8, WireType.FIXED32: 4}
 
 Value = int | bytes | str

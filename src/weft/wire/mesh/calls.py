@@ -9,7 +9,7 @@ from weft.wire.mesh.errors import BadMeshMessage
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Raise BadMeshMessage for what no event may have either."""
+    """Raise BadMeshMessage for headers that no event may have either."""
     if len(headers) > EVENT_HEADERS_MAX:
         raise BadMeshMessage("too many headers", have=len(headers), limit=EVENT_HEADERS_MAX)
     for name, value in headers.items():

@@ -29,7 +29,7 @@ FETCHED_TAG: Final = 1 << 3 | 2  # FetchReply.fetched
 FETCHED_BATCH_TAG: Final = 1 << 3 | 2  # FetchedBatches.batches
 FETCHED_RANGES_TAG: Final = 3 << 3 | 2  # FetchedBatches.ranges, packed
 FETCHED_DONE_TAG: Final = 4 << 3 | 0  # FetchedBatches.ranges_done
-VARINT_BYTES_MAX: Final = 9  # of what is below 1 << 63; longer ones are protobuf's
+VARINT_BYTES_MAX: Final = 9  # of numbers below 1 << 63; protobuf handles longer ones
 UINT32_MAX: Final = (1 << 32) - 1  # what tries and numbers of ranges may be
 STREAMS_KEPT: Final = 4096  # about 1 MiB
 

@@ -72,7 +72,7 @@ class Hello:
 
 
 class OwnId(BadMeshMessage):
-    """Whoever is there has our own node id: we ourselves, or another life with our id."""
+    """The other side has our own node id: it is ourselves, or another life with our id."""
 
     def __init__(self, hello: Hello) -> None:
         super().__init__(

@@ -1,8 +1,4 @@
-"""Floodsub 1.0 as decisions: who wants what, and who gets what. It sends nothing itself; it returns effects.
-
-One ``Router`` stands for one node with all its neighbours. ``peer_joined`` is called when a stream to the neighbour is
-open, ``receive_rpc`` with each RPC it sends, ``peer_left`` when its last connection is gone.
-"""
+"""Floodsub 1.0 as decisions: which peers want what, and who gets what. It sends nothing itself, but returns effects."""
 
 from __future__ import annotations
 
@@ -32,7 +28,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Hand ``message`` to whoever subscribed here."""
+    """Give ``message`` to the subscribers here."""
 
     message: Message
 
@@ -84,7 +80,7 @@ class Router:
     # --- neighbours ----------------------------------------------------------------------------------------------
 
     def peer_joined(self, peer: PeerId) -> list[Effect]:
-        """A stream to ``peer`` is open: it is told all we want, and from now on gets what it wants."""
+        """A stream to ``peer`` is open: tell it everything we want, and send it what it wants from now on."""
         self._open[peer] = None
         return _announcements([peer], self._own_topics, wanted=True)
 

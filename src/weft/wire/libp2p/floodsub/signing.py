@@ -22,7 +22,7 @@ class Distrust(StrEnum):
     BAD_KEY = "bad-key"
     KEY_MISMATCH = "key-mismatch"  # the key is another peer's
     BAD_SIGNATURE = "bad-signature"
-    OWN = "own"  # says it is ours: a forgery, or an echo of what we sent long ago or before a restart
+    OWN = "own"  # it claims to be ours: a forgery, or an echo of what we sent long ago or before a restart
 
 
 def sign(identity: PrivateKey, topic: str, data: bytes, seqno: bytes) -> Message:

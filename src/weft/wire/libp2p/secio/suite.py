@@ -86,7 +86,8 @@ def agree_untrusted(offer: Offer, exchanges: str, ciphers: str, hashes: str, *, 
 
 
 def _choose_untrusted(ours: Sequence[Name], theirs: str, we_lead: bool) -> Name:
-    """Of the algorithms both sides have, the one that the leading side likes best; raise BadFrame if there is none."""
+    """Of the algorithms that both sides have, the one that the leading side prefers; raise BadFrame if there is
+    none."""
     their_names = theirs.split(",")
     common = [name for name in ours if name in their_names]
     if not common:
