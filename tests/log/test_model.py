@@ -22,7 +22,7 @@ from tests.log.laboratory import (
     settle,
     stream,
 )
-from weft.log import Log
+from weft.log import Log, books
 from weft.log.compaction import compact
 from weft.log.records import INDEX_BYTES
 from weft.log.retention import RetentionRule, retain
@@ -90,6 +90,12 @@ class Model:
         self.starts = {self.start}
         self.removed |= self.fading
         self.fading = set()
+
+
+@pytest.fixture(autouse=True)
+def books_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a crash comes between them."""
+    monkeypatch.setattr(books, "AT_ONCE", 2)
 
 
 class LogMachine(RuleBasedStateMachine):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.log.books import Books
 from weft.log.dropping import drop_from_segment
 from weft.log.promises import Tally
 from weft.log.records import meta_write
@@ -12,8 +13,9 @@ from weft.log.store import Store, Write
 class Segments:
     """Guarded by the log's lock."""
 
-    def __init__(self, store: Store, recovered: Recovered, bytes_max: int) -> None:
+    def __init__(self, store: Store, recovered: Recovered, bytes_max: int, books: Books) -> None:
         self._store = store
+        self._books = books
         self._bytes_max = bytes_max
         self._bytes = recovered.segment_bytes  # of the current segment
         self._flush_due = False  # a segment has ended, and the store has not been told yet
@@ -31,12 +33,13 @@ class Segments:
 
     @property
     def is_full(self) -> bool:
-        return self._bytes >= self._bytes_max
+        """While the books of those before it are open, it grows longer."""
+        return self._bytes >= self._bytes_max and not self._books.are_open
 
     @property
     def is_due(self) -> bool:
         """The segment has to end, or one that has ended to be flushed."""
-        return self._flush_due or self._bytes >= self._bytes_max
+        return self._flush_due or self.is_full
 
     @property
     def awaits_flushes(self) -> bool:
@@ -65,10 +68,11 @@ class Segments:
 
     # --- from one to the next ------------------------------------------------------------------------------------
 
-    def begin(self, closing: list[Write]) -> None:
-        """The next one; ``closing`` are the books of the current one."""
-        self._store.write([*closing, meta_write("segment", self.current + 1)])
+    def begin(self) -> None:
+        """The next one. The books of the current one are still to be written."""
+        self._store.write([meta_write("segment", self.current + 1)])
         self._unpromised.add(self.current)
+        self._books.end(self.current, self.touched)
         self.current += 1
         self._bytes = 0
         self._tally = self._tallies[self.current] = Tally(self.current)
@@ -82,7 +86,8 @@ class Segments:
             self._flush_due = False
 
     def take_over(self) -> list[Write]:
-        """When a log is opened, the store has moved what it had to table files: what notes that."""
+        """When a log is opened, the store has moved what it had to table files, and recovery has made up the books:
+        what notes that."""
         self.flushed = max(self.flushed, self._done())
         writes = self._settling(self.flushed)
         self._settle(self.flushed)
@@ -102,7 +107,7 @@ class Segments:
         self._stale.setdefault(segment, {})[stream_id] = end
 
     def _done(self) -> int:
-        return self.current - 1 - self._store.flushes_pending()
+        return min(self._books.closed, self.current - 1 - self._store.flushes_pending())
 
     def _settling(self, done: int) -> list[Write]:
         stale = [
