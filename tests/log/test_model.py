@@ -22,7 +22,7 @@ from tests.log.laboratory import (
     settle,
     stream,
 )
-from weft.log import Log, books
+from weft.log import Log, books, chunks
 from weft.log.compaction import compact
 from weft.log.records import INDEX_BYTES
 from weft.log.retention import RetentionRule, retain
@@ -93,9 +93,10 @@ class Model:
 
 
 @pytest.fixture(autouse=True)
-def books_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a crash comes between them."""
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the books, so that a crash comes between them, and of batches."""
     monkeypatch.setattr(books, "AT_ONCE", 2)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", INDEX_BYTES // 5)
 
 
 class LogMachine(RuleBasedStateMachine):

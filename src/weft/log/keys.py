@@ -3,7 +3,8 @@
 =========  ==============================================  ==================================================
 space      key                                             value
 =========  ==============================================  ==================================================
-BATCHES    segment:u32 stream:u64 first_offset:u64         the batch, or what stands for one (``entries``)
+BATCHES    segment:u32 stream:u64 first_offset:u64         the batch, or what stands for one (``entries``); RocksDB
+                                                           has large ones in rows behind it (``chunks``)
 TABLES     ``m`` name                                      a number of the log itself, as text
 TABLES     ``s`` stream:u64                                the stream's record (``records.StreamRecord``)
 TABLES     ``i`` stream:u64 offset:u64                     index point: segment:u32 bytes_before:i64 latest_us:i64

@@ -394,10 +394,7 @@ class Log:
         for entry in entries:
             if entry.is_new or entry.pieces or entry.state.needs_point(segment):
                 others += self._books_of(entry, segment)
-        if others:
-            self.store.write([*others, *(Put(Space.BATCHES, key, data) for key, data in rows)])
-        else:
-            self.store.put_batches(rows)
+        self.store.put_batches(rows, others)
         self.appended += 1
         for entry in entries:
             state, data = entry.state, entry.data

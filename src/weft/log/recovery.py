@@ -30,10 +30,10 @@ from weft.model.batch import Batch
 from weft.model.stream import Epoch
 
 FORMAT: Final = 5
-# 1 had producers without checksums, 2 no gathered batches, 3 no streams in parts, 4 the books of a segment in the write
-# that ended it. They are read, and are 5 once the log is open: who knows only an older one would misread the checksums,
-# not recognise what was gathered when it is sent again, take a part of a stream for all of it, or take the records of
-# streams as they were before a segment that has ended.
+# 1 had producers without checksums, 2 no gathered batches, 3 no streams in parts, 4 no chunks, and the books of a
+# segment in the write that ended it. They are read, and are 5 once the log is open: who knows only an older one would
+# misread the checksums, not recognise what was gathered when it is sent again, take a part of a stream for all of it,
+# take a chunk for a batch, or take the records of streams as they were before a segment that has ended.
 FORMATS_READ: Final = (1, 2, 3, 4, FORMAT)
 
 

@@ -51,8 +51,9 @@ class Store(Protocol):
     def write(self, writes: Sequence[Write]) -> None:
         """All or nothing, visible at once, durable with the next ``sync``."""
 
-    def put_batches(self, rows: Sequence[Row]) -> None:
-        """Puts into BATCHES, all or nothing: the hot path, without an object per write."""
+    def put_batches(self, rows: Sequence[Row], others: Sequence[Write] = ()) -> None:
+        """Puts into BATCHES where nothing is yet, all or nothing, together with ``others``: the hot path, without an
+        object per write."""
 
     def get(self, space: Space, key: bytes) -> bytes | None: ...
 
