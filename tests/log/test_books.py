@@ -113,6 +113,7 @@ def test_a_record_may_be_newer_than_the_end_of_its_segment() -> None:
         assert numbers(payloads(log, STREAMS[0])) == list(range(5))
 
 
+@pytest.mark.req("SEC-05")
 def test_a_segment_grows_longer_while_the_books_before_it_are_open() -> None:
     lab = MemoryLaboratory(segment_bytes=1000)
     for at in STREAMS:
@@ -127,6 +128,7 @@ def test_a_segment_grows_longer_while_the_books_before_it_are_open() -> None:
     assert numbers(payloads(lab.kill(), STREAMS[0])) == list(range(10))
 
 
+@pytest.mark.req("SEC-05")
 def test_who_ends_a_segment_closes_its_books_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """So does whoever looks what is in table files while nothing comes."""
     monkeypatch.setattr(books, "AT_ONCE", 7)
