@@ -34,6 +34,7 @@ from tests.transport.peers.raw_peer import RawPeer
 from tests.up import RunningNode, up
 from weft.client import Client
 from weft.limits import GOSSIP_STATES_MAX, MIB
+from weft.log import books
 from weft.model import Batch, Position
 from weft.security import Names, node
 from weft.security.authority import Authority
@@ -112,12 +113,17 @@ async def batches(stage: Stage) -> None:
         await _publish_raw(stage, [small.data] * stage.count(1024), "small")
     async with stage.measured("fetch: all of the large ones"):
         await client.fetch(receipt.stream, receipt.epoch, 0)
+    async with stage.measured("positions of streams that begin with 10 to 15 MiB"):
+        await client.positions("large.*")
     async with stage.measured("fetch: a column of a million events"):
         (many_at,) = await client.positions("large.many")
         for first in range(0, min(1_000_000, many_at.latest_offset), 100_000):
             await client.fetch(many_at.stream, many_at.epoch, first, first + 100_000, columns=("timestamp",))
     async with stage.measured("subscribe: ten readers of the large ones"):
         await asyncio.gather(*(_read(client, "large.one", stage.count(20)) for _ in range(10)))
+    async with stage.measured("subscribe: twenty readers, each on its own connection"), AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(stage.node.client()) for _ in range(20)]
+        await asyncio.gather(*(_read(each, "large.one", stage.count(5)) for each in clients))
 
 
 async def schemas(stage: Stage) -> None:
@@ -175,6 +181,12 @@ async def topics(stage: Stage) -> None:
         for first in range(0, count, 1000):
             some = range(first, min(first + 1000, count))
             await asyncio.gather(*(client.publish(_topic(number), b"x") for number in some))
+    async with stage.measured("a segment of the log with all of them ends"):
+        for _ in range(5):
+            await client.publish("many.large", bytes(15 * MIB))
+        for number in range(2 * count // books.AT_ONCE + 1):  # a record and a producer of each, some with each sync
+            await client.publish("many.small", b"%d" % number)
+    count += 2
     async with stage.measured("topics"):
         assert len(await client.topics()) == count
     async with stage.measured("positions"):

@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random as Chance
 
 from weft.errors import StorageError
-from weft.log import Appended, Log, open_log
+from weft.log import Appended, Log, books, chunks, open_log
 from weft.log.retention import RetentionRule, retain
 from weft.log.syncer import Syncer
 from weft.model import Batch, Epoch, NodeId, Pattern, Position, Stream, parse_topic
@@ -25,6 +25,9 @@ SEGMENT_BYTES = 256 << 10
 RETAINED_BYTES = 1 << 20  # of each stream
 STREAMS = [Stream(parse_topic(f"crash.{name}"), NodeId("victim"), 0) for name in ("a", "b", "c", "d")]
 BATCHES_IN_FLIGHT_MAX = 64
+# So that we die between the pieces of the books, and of batches, too.
+books.AT_ONCE = 2  # type: ignore[misc]
+chunks.CHUNK_BYTES = 2000  # type: ignore[misc]
 
 
 def say(text: str) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 from tests.log.laboratory import EPOCH, Readout, batch, copy_live, read_out, settle, stream
-from weft.log import Log, RocksStore, open_store
+from weft.log import Log, RocksStore, chunks, open_store
 from weft.log.compaction import compact
 from weft.log.retention import RetentionRule, retain
 from weft.model import Epoch, Position, Stream, parse_pattern
@@ -17,6 +18,7 @@ PLAIN, SHORT, KEYED, COPY = stream("own.plain"), stream("own.short"), stream("ow
 Name = tuple[Stream, Epoch]
 NAMES: list[Name] = [(PLAIN, EPOCH), (SHORT, EPOCH), (KEYED, EPOCH), (COPY, COPY_EPOCH)]
 GROUP = "group"
+CHUNK_BYTES = 4000  # so that batches of one event are whole, and others in chunks
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class Builder:
         return specimen
 
 
+@patch.object(chunks, "CHUNK_BYTES", CHUNK_BYTES)
 def young(place: Path) -> Specimen:
     """Everything is still in one write-ahead log."""
     builder = Builder(place / "young")
@@ -113,6 +116,7 @@ def young(place: Path) -> Specimen:
     return builder.killed(place / "young killed")
 
 
+@patch.object(chunks, "CHUNK_BYTES", CHUNK_BYTES)
 def grown(place: Path) -> Specimen:
     """Three segments in table files, and three more in as many write-ahead logs, some of which were used before."""
     builder = Builder(place / "grown")

@@ -78,6 +78,18 @@ def test_a_seek_costs_the_same_in_a_stream_a_hundred_times_as_long() -> None:
     assert costs[1] <= costs[0] <= ROWS_MAX
 
 
+@pytest.mark.parametrize("bytes_max", [1, BATCH_BYTES])
+def test_a_read_takes_out_no_batch_that_it_does_not_hand_out(bytes_max: int) -> None:
+    """It may be large."""
+    store, log = opened()
+    for _ in range(3):
+        log.append(stream(), batch(bytes(BATCH_BYTES)))
+    log.sync()
+    with store.counting():
+        assert len(log.read(stream(), EPOCH, 0, bytes_max=bytes_max)) == 1
+    assert sum(space is Space.BATCHES for space, _ in store.rows) == 1
+
+
 @pytest.mark.req("LOG-04", "LOG-06")
 def test_a_time_is_found_by_its_index_and_not_by_reading_the_stream() -> None:
     store, log = opened()

@@ -22,7 +22,7 @@ from tests.log.laboratory import (
     settle,
     stream,
 )
-from weft.log import Log
+from weft.log import Log, books, chunks
 from weft.log.compaction import compact
 from weft.log.records import INDEX_BYTES
 from weft.log.retention import RetentionRule, retain
@@ -90,6 +90,13 @@ class Model:
         self.starts = {self.start}
         self.removed |= self.fading
         self.fading = set()
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the books, so that a crash comes between them, and of batches."""
+    monkeypatch.setattr(books, "AT_ONCE", 2)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", INDEX_BYTES // 5)
 
 
 class LogMachine(RuleBasedStateMachine):

@@ -116,7 +116,7 @@ def test_batches_of_an_old_log_are_known_by_their_number_of_events() -> None:
     assert found == Sent(3, 40, None, 2)
     assert (found.difference(batch(b"a", b"b")), found.difference(batch(b"a"))) == ("", "number of events")
     producers.add(key, Sent(5, 43, 1234))
-    store.write(producers.writes(6))
+    store.write(producers.writes(producers.take_touched(), 6))
     again = Producers()
     again.load(store)
     assert [again.find(key, sequence) for sequence in (3, 4, 5)] == [found, Sent(4, 42, None, 1), Sent(5, 43, 1234)]
@@ -165,15 +165,14 @@ def test_they_are_kept_on_disk_in_the_order_of_their_silence() -> None:
     producers = Producers(limit=3)
     for segment, number in enumerate((1, 2, 3, 1), 1):
         producers.add((7, producer(number)), Sent(segment, segment, 1))
-        store.write(producers.writes(segment))
-        producers.written()
-        assert producers.writes(segment) == []
+        store.write(producers.writes(producers.take_touched(), segment))
+        assert not producers.take_touched()
     loaded = Producers(limit=3)
     loaded.load(store)
     loaded.add((7, producer(4)), Sent(1, 1, 1))
     assert loaded.last_sequence((7, producer(2))) is None
     assert loaded.last_sequence((7, producer(1))) == 4
-    store.write(loaded.writes(5))
+    store.write(loaded.writes(loaded.take_touched(), 5))
     rows = list(store.scan(Space.TABLES, *keys.table_range(keys.PRODUCERS)))
     assert {key[-16:] for key, _ in rows} == {producer(1), producer(3), producer(4)}, "forgotten on disk, too"
 

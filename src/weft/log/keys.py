@@ -3,13 +3,14 @@
 =========  ==============================================  ==================================================
 space      key                                             value
 =========  ==============================================  ==================================================
-BATCHES    segment:u32 stream:u64 first_offset:u64         the batch, or what stands for one (``entries``)
+BATCHES    segment:u32 stream:u64 first_offset:u64         the batch, or what stands for one (``entries``); RocksDB
+                                                           has large ones in rows behind it (``chunks``)
 TABLES     ``m`` name                                      a number of the log itself, as text
 TABLES     ``s`` stream:u64                                the stream's record (``records.StreamRecord``)
 TABLES     ``i`` stream:u64 offset:u64                     index point: segment:u32 bytes_before:i64 latest_us:i64
 TABLES     ``t`` stream:u64 latest_us:u64 offset:u64       (nothing) the time index points there
 TABLES     ``p`` stream:u64 producer:16                    what is remembered of a producer (``producers``)
-TABLES     ``q`` stream:u64 offset:u64                     the batches that the one there is made of (``gathering``)
+TABLES     ``q`` segment:u32 stream:u64 offset:u64         the batches that the one there is made of (``gathering``)
 TABLES     ``g`` group ``\\0`` stream text                  next_offset:u64
 TABLES     ``l`` peer ``\\0`` stream text                   next_offset:u64
 =========  ==============================================  ==================================================
@@ -29,6 +30,8 @@ STREAM_KEY: Final = struct.Struct(">cQ")
 STREAM_OFFSET_KEY: Final = struct.Struct(">cQQ")
 TIME_KEY: Final = struct.Struct(">cQQQ")
 PRODUCER_KEY: Final = struct.Struct(">cQ16s")
+PIECES_KEY: Final = struct.Struct(">cIQQ")
+PLACE: Final = struct.Struct(">QQ")  # the end of that key, and all of it but the table up to format 4
 POINT: Final = struct.Struct(">Iqq")
 U64: Final = struct.Struct(">Q")
 
@@ -77,8 +80,19 @@ def producer_key(stream_id: int, producer: bytes) -> bytes:
     return PRODUCER_KEY.pack(PRODUCERS, stream_id, producer)
 
 
-def pieces_key(stream_id: int, offset: int) -> bytes:
-    return STREAM_OFFSET_KEY.pack(PIECES, stream_id, offset)
+def pieces_key(segment: int, stream_id: int, offset: int) -> bytes:
+    return PIECES_KEY.pack(PIECES, segment, stream_id, offset)
+
+
+def pieces_place(key: bytes) -> tuple[int, int]:
+    """Stream and offset of a key, also of one of format 4."""
+    stream_id, offset = PLACE.unpack(key[-PLACE.size :])
+    return stream_id, offset
+
+
+def pieces_until(segment: int) -> tuple[bytes, bytes]:
+    """All keys of segments up to this one, and of format 4: in those, no stream had a number of 2**32 or more."""
+    return PIECES, PIECES_KEY.pack(PIECES, segment + 1, 0, 0)
 
 
 def named_key(table: bytes, owner: str, text: str = "") -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from typing import Final
@@ -19,6 +20,7 @@ import msgspec
 from weft.errors import StorageError, UsageError, WeftError
 from weft.limits import DISK_RESERVE_BYTES, MIB, OFFSET_MAX, READ_BYTES_MAX, SEGMENT_BYTES
 from weft.log import index, keys
+from weft.log.books import Books
 from weft.log.catalogue import Catalogue, StreamInfo, info_of
 from weft.log.dropping import dropping
 from weft.log.entries import Kind, note
@@ -34,11 +36,11 @@ from weft.log.recent import Recent
 from weft.log.records import StreamState, new_record
 from weft.log.recovery import Cut, Recovered
 from weft.log.segments import Segments
-from weft.log.store import DeleteRange, Put, Space, Store, Write
+from weft.log.store import Put, Space, Store, Write
 from weft.model import Batch, Epoch, EventId, Pattern, Position, Stream
 
 RECENT_BYTES_MAX: Final = 32 * MIB  # the last batches, in memory, for readers at the end of a stream
-
+CLOSING_PAUSE_S: Final = 0.0005  # a thread that releases a lock and takes it again at once would be ahead of others
 
 NOT_STORED: Final = StorageError("not stored yet")  # nobody sees it: some round sets every outcome
 
@@ -94,10 +96,11 @@ class Log:
         self.synced = 0  # tickets that are durable
         self.closed = False
         self._disk_reserve_bytes = disk_reserve_bytes
-        self._segments = Segments(store, recovered, segment_bytes)
         self._catalogue = Catalogue(recovered.states.values(), recovered.promises.streams)
         self._states = self._catalogue.by_name
         self._producers = recovered.producers
+        self._books = Books(store, self._catalogue.by_id, recovered.producers, recovered.segment - 1)
+        self._segments = Segments(store, recovered, segment_bytes, self._books)
         self.unsynced_bytes = 0  # the size of the events appended since the last sync began
         self._dirty: dict[int, int] = {}  # stream -> end, appended since the last sync began
         self._named: list[int] = []  # streams that are new since the last sync began
@@ -393,10 +396,7 @@ class Log:
         for entry in entries:
             if entry.is_new or entry.pieces or entry.state.needs_point(segment):
                 others += self._books_of(entry, segment)
-        if others:
-            self.store.write([*others, *(Put(Space.BATCHES, key, data) for key, data in rows)])
-        else:
-            self.store.put_batches(rows)
+        self.store.put_batches(rows, others)
         self.appended += 1
         for entry in entries:
             state, data = entry.state, entry.data
@@ -415,7 +415,7 @@ class Log:
         if entry.is_new:
             writes.append(state.record_write())
         if entry.pieces:
-            writes.append(Put(Space.TABLES, keys.pieces_key(state.id, entry.first), entry.pieces))
+            writes.append(Put(Space.TABLES, keys.pieces_key(segment, state.id, entry.first), entry.pieces))
         return writes
 
     def _extended(self, state: StreamState, end: int, data: bytes, size: int, latest_us: int) -> None:
@@ -462,6 +462,9 @@ class Log:
             advanced = self._advance(group)
             for callback in list(self._on_synced):
                 callback(advanced)
+            if self._books.are_open:
+                with contextlib.suppress(DiskFull):  # then the next sync goes on with them
+                    self._close_some()
             self._note_flushed()
             return group.ticket
 
@@ -527,21 +530,31 @@ class Log:
         with self._lock:
             if not self._segments.is_empty:
                 self._begin_segment()
+        self._close_all()
 
     def _begin_segment(self) -> None:
-        """Close the books of the segment and let its data move to a table file."""
-        closing = [self._catalogue.by_id[number].record_write() for number in self._segments.touched]
-        # What was gathered is in the books of the producers now.
-        pieces = DeleteRange(Space.TABLES, *keys.table_range(keys.PIECES))
-        self._segments.begin([*closing, *self._producers.writes(self._segments.current), pieces])
-        self._producers.written()
+        """Let the data of the segment move to a table file. Its books are written some at a time."""
+        self._segments.begin()
         self._segments.flush()
+
+    def _close_some(self) -> None:
+        with self._lock:
+            self._books.write_some()
+
+    def _close_all(self) -> None:
+        """Write what is left of the books of segments that have ended. Others have their turn in between."""
+        self._close_some()
+        while self._books.are_open:
+            time.sleep(CLOSING_PAUSE_S)
+            self._close_some()
 
     def look_flushed(self) -> None:
         """Note what is in table files by now. For maintenance, because while nothing is appended, no sync does it.
 
         Only durable data may count as settled. While something is not durable, the sync that follows does this.
         """
+        with contextlib.suppress(DiskFull):  # then it is not noted
+            self._close_all()
         with self._sync_lock:
             if self.appended == self.synced:
                 self._note_flushed()

@@ -97,8 +97,8 @@ class MemoryStore:
         self._unsynced.append(undo)
         self._written += 1
 
-    def put_batches(self, rows: Sequence[Row]) -> None:
-        self.write([Put(Space.BATCHES, key, value) for key, value in rows])
+    def put_batches(self, rows: Sequence[Row], others: Sequence[Write] = ()) -> None:
+        self.write([*others, *(Put(Space.BATCHES, key, value) for key, value in rows)])
 
     def get(self, space: Space, key: bytes) -> bytes | None:
         return self._maps[space].values.get(key)

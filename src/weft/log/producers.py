@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from weft.limits import PRODUCER_RECEIPTS_MAX
@@ -75,8 +75,7 @@ class Producers:
     def __init__(self, limit: int = PRODUCERS_MAX) -> None:
         self._limit = limit
         self._sent: OrderedDict[Key, bytes] = OrderedDict()  # the producers heard of last stand at the end
-        self._touched: dict[Key, None] = {}  # since the last segment
-        self._forgotten: dict[Key, None] = {}
+        self._touched: dict[Key, None] = {}  # heard of, or forgotten, since the last segment
 
     def __len__(self) -> int:
         return len(self._sent)
@@ -107,31 +106,28 @@ class Producers:
         sent = self._sent.pop(key, b"") + SENT.pack(sequence, first_offset | HAS_CHECKSUM, checksum)
         self._sent[key] = sent if len(sent) <= SENT_BYTES_MAX else sent[-SENT_BYTES_MAX:]
         self._touched[key] = None
-        if self._forgotten:
-            self._forgotten.pop(key, None)
         if len(self._sent) > self._limit:
             self._forget_surplus()
 
     def _forget_surplus(self) -> None:
         while len(self._sent) > self._limit:
             key, _ = self._sent.popitem(last=False)
-            self._touched.pop(key, None)
-            self._forgotten[key] = None
+            self._touched[key] = None
 
     # --- on disk -------------------------------------------------------------------------------------------------
 
-    def writes(self, segment: int) -> list[Write]:
-        """What has changed since ``written``."""
-        number = SEGMENT.pack(segment)
-        writes: list[Write] = [
-            Put(Space.TABLES, keys.producer_key(*key), number + self._sent[key]) for key in self._touched
-        ]
-        writes += [Delete(Space.TABLES, keys.producer_key(*key)) for key in self._forgotten]
-        return writes
+    def take_touched(self) -> Iterable[Key]:
+        """Those whose rows are no longer right."""
+        touched, self._touched = self._touched, {}
+        return touched
 
-    def written(self) -> None:
-        self._touched.clear()
-        self._forgotten.clear()
+    def writes(self, of: Iterable[Key], segment: int) -> list[Write]:
+        """Their rows as they are now."""
+        number, sent = SEGMENT.pack(segment), self._sent
+        return [
+            Put(Space.TABLES, row, number + sent[key]) if key in sent else Delete(Space.TABLES, row)
+            for key, row in ((key, keys.producer_key(*key)) for key in of)
+        ]
 
     def load(self, store: Store) -> None:
         rows: list[tuple[int, Key, bytes]] = []

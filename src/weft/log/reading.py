@@ -36,6 +36,8 @@ def read_range(store: Store, state: StreamState, first: int, end: int, bytes_max
                         break
                     batches.append(entry.data)
                     size += len(entry.data)
+                    if size >= bytes_max:
+                        break  # before the next one is read, which may be large
     except (EventsLost, PositionExpired):  # retention may pass while we read
         if not batches:
             raise

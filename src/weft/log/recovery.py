@@ -29,11 +29,12 @@ from weft.log.survey import SEGMENT_END, Survey, losses
 from weft.model.batch import Batch
 from weft.model.stream import Epoch
 
-FORMAT: Final = 4
-# 1 had producers without checksums, 2 no gathered batches, 3 no streams in parts. Logs of these formats are read, and
-# become 4 once they are open: older versions of Weft would misread the checksums, would not recognise gathered batches
-# that are sent again, or would take a part of a stream for all of it.
-FORMATS_READ: Final = (1, 2, 3, FORMAT)
+FORMAT: Final = 5
+# 1 had producers without checksums, 2 no gathered batches, 3 no streams in parts, 4 no chunks, and it wrote the books
+# of a segment together with its end. Logs of these formats are read, and become 5 once they are open: older versions of
+# Weft would misread the checksums, would not recognise gathered batches that are sent again, would take a part of a
+# stream for all of it or a chunk for a batch, or would use records of streams from before the end of a segment.
+FORMATS_READ: Final = (1, 2, 3, 4, FORMAT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ def recover(store: Store, promises: Promises | None) -> Recovered | None:
         if tail.breaks_promises():
             raise LogDamaged("the books of the log do not fit what is in it")
     tail.cut()
+    tail.make_up_books()
     return recovered
 
 
@@ -153,7 +155,9 @@ class _Tail:
         self._ends: dict[int, int] = {}  # stream -> the end of the last batch that is there at all
         self._unreadable = False
         self._strangers = False  # batches of unknown streams
-        self._pieces = dict(store.scan(Space.TABLES, *keys.table_range(keys.PIECES)))
+        self._ended: set[int] = set()  # streams in segments before the current one
+        rows = store.scan(Space.TABLES, *keys.table_range(keys.PIECES))
+        self._pieces = {keys.pieces_place(key): row for key, row in rows}
 
     def read(self) -> None:
         recovered = self._recovered
@@ -179,6 +183,8 @@ class _Tail:
             self._recovered.stale.setdefault(segment, {})[number] = state.start
             self._count(segment, number, offset if entry is None else entry.end, value)
             return
+        if segment < self._recovered.segment:
+            self._ended.add(number)
         self._ends[number] = max(self._ends.get(number, 0), offset + 1 if entry is None else entry.end)
         if number not in self._seen:
             self._seen.add(number)
@@ -211,7 +217,7 @@ class _Tail:
             state.extend(entry.end, len(entry.data), batch.timestamp_us_max)
             if batch.producer is not None:
                 self._remember((state.id, batch.producer), sent_as(batch, batch.base_offset))
-            elif (row := self._pieces.get(keys.pieces_key(state.id, batch.base_offset))) is not None:
+            elif (row := self._pieces.get((state.id, batch.base_offset))) is not None:
                 for producer, sent in unpack_pieces(row, batch.base_offset):
                     self._remember((state.id, producer), sent)
         else:
@@ -271,3 +277,12 @@ class _Tail:
             lost = Loss(state.stream, state.epoch, first, max(self._ends[number], first + 1))
             recovered.cuts.append(Cut(lost, why))
             state.segment = 0
+
+    def make_up_books(self) -> None:
+        """Those of the segments that have ended, which a crash may have kept from being written: from now on nobody
+        looks into these segments to know what is in them."""
+        recovered = self._recovered
+        if self._ended:
+            recovered.writes += [recovered.states[number].record_write() for number in sorted(self._ended)]
+            producers = recovered.producers
+            recovered.writes += producers.writes(producers.take_touched(), recovered.segment - 1)

@@ -25,14 +25,15 @@ import msgspec
 from rocksdict import AccessType, Rdict, ReadOptions, WriteBatch
 
 from weft.errors import StorageError
+from weft.heap import give_back_freed_memory
 from weft.limits import MIB
+from weft.log import chunks
 from weft.log.claim import Claim, is_claimed
 from weft.log.errors import DiskFull, LogInUse, ReadOnly, StoreCorrupt
 from weft.log.gate import Gate
 from weft.log.marks_file import MARKS_FILE, MarksFile
 from weft.log.rocks_options import ALL_FILES, OPEN_FILES_MAX, OPEN_FILES_MIN, OTHER_FILES, database_options
 from weft.log.store import Delete, DeleteRange, Put, Row, Space, Write
-from weft.memory import give_back_freed_memory
 
 __all__ = ["DATABASE_DIR", "MARKS_FILE", "RocksStore"]
 
@@ -134,9 +135,16 @@ class RocksStore:
         for write in writes:
             handle = self._tables_handle if write.space is Space.TABLES else None
             match write:
+                case Put(Space.BATCHES, key, value):
+                    self._delete_chunks(batch, key)
+                    for chunk in chunks.cut(key, value) if len(value) > chunks.CHUNK_BYTES else ():
+                        batch.put(*chunk)
+                    batch.put(key, chunks.value_of_row(value))
                 case Put(_, key, value):
                     batch.put(key, value, handle)
                 case Delete(_, key):
+                    if handle is None:
+                        self._delete_chunks(batch, key)
                     batch.delete(key, handle)
                 case DeleteRange(_, first, end):
                     batch.delete_range(first, end, handle)
@@ -144,22 +152,32 @@ class RocksStore:
                     assert_never(write)
         return batch
 
-    def put_batches(self, rows: Sequence[Row]) -> None:
+    def _delete_chunks(self, batch: WriteBatch, key: bytes) -> None:
+        """Those of the batch that is there, if it is a large one."""
+        there = self._batches.get(key)
+        if there is not None and chunks.length_in(there) is not None:
+            batch.delete_range(*chunks.range_of(key))
+
+    def put_batches(self, rows: Sequence[Row], others: Sequence[Write] = ()) -> None:
         if self._failure is not None or self._read_only:
             self.revive()
         try:  # not through _attempt: one more function call costs a tenth of the put
-            self._put_rows(rows)
+            self._put_rows(rows, others)
         except Exception as error:
             _raise_unless_foreign(error)
-            self._attempt(lambda: self._put_rows(rows))
+            self._attempt(lambda: self._put_rows(rows, others))
 
-    def _put_rows(self, rows: Sequence[Row]) -> None:
-        if len(rows) == 1:
+    def _put_rows(self, rows: Sequence[Row], others: Sequence[Write]) -> None:
+        if len(rows) == 1 and not others and len(rows[0][1]) <= chunks.CHUNK_BYTES:
             self._batches.put(*rows[0])
             return
-        batch = WriteBatch(raw_mode=True)
         for key, value in rows:
-            batch.put(key, value)
+            if len(value) > chunks.CHUNK_BYTES:
+                for chunk in chunks.cut(key, value):
+                    self._batches.put(*chunk)
+        batch = self._write_batch(others)
+        for key, value in rows:
+            batch.put(key, chunks.value_of_row(value))
         self._batches.write(batch)
 
     def sync(self) -> None:
@@ -286,6 +304,8 @@ class RocksStore:
     def get(self, space: Space, key: bytes) -> bytes | None:
         with self._gate.passing(), translated():
             value: bytes | None = self._map(space).get(key)
+        if space is Space.BATCHES and value is not None and chunks.length_in(value) is not None:
+            return next((found for _, found in self.scan(space, *chunks.range_of(key))), None)
         return value
 
     def scan(self, space: Space, first: bytes, end: bytes, bytes_expected: int = READAHEAD_BYTES) -> Iterator[Row]:
@@ -295,9 +315,7 @@ class RocksStore:
             with translated():
                 rows: Any = self._map(space).iter(options)
                 rows.seek(first)
-            while rows.valid():
-                yield rows.key(), rows.value()
-                rows.next()
+            yield from _forward(space, rows)
             _check(rows)
         finally:
             rows = None  # an iterator keeps the database open
@@ -310,10 +328,10 @@ class RocksStore:
             with translated():
                 rows: Any = self._map(space).iter(options)
                 rows.seek_for_prev(at)
+                if space is Space.BATCHES:
+                    chunks.seek_row_before(rows)
             if rows.valid() and rows.key() >= first:
-                while rows.valid():
-                    yield rows.key(), rows.value()
-                    rows.next()
+                yield from _forward(space, rows)
             _check(rows)
         finally:
             rows = None
@@ -327,12 +345,7 @@ class RocksStore:
                 rows.seek_for_prev(end)
                 if rows.valid() and rows.key() == end:
                     rows.prev()
-            while rows.valid():
-                key = rows.key()
-                if key < first:
-                    return
-                yield key, rows.value()
-                rows.prev()
+            yield from _backward(space, rows, first)
             _check(rows)
         finally:
             rows = None
@@ -422,6 +435,25 @@ def holds_data(path: Path) -> bool:
 
 def manifest_number(manifest: str) -> int:
     return int(manifest.rpartition("-")[2])
+
+
+def _forward(space: Space, rows: Any) -> Iterator[Row]:
+    """From where an iterator stands."""
+    if space is Space.BATCHES:
+        yield from chunks.forward(rows)
+        return
+    while rows.valid():
+        yield rows.key(), rows.value()
+        rows.next()
+
+
+def _backward(space: Space, rows: Any, first: bytes) -> Iterator[Row]:
+    if space is Space.BATCHES:
+        yield from chunks.backward(rows, first)
+        return
+    while rows.valid() and (key := rows.key()) >= first:
+        yield key, rows.value()
+        rows.prev()
 
 
 def _read_options(end: bytes, bytes_expected: int) -> ReadOptions:

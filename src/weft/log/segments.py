@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.log.books import Books
 from weft.log.dropping import drop_from_segment
 from weft.log.promises import Tally
 from weft.log.records import meta_write
@@ -12,8 +13,9 @@ from weft.log.store import Store, Write
 class Segments:
     """Guarded by the log's lock."""
 
-    def __init__(self, store: Store, recovered: Recovered, bytes_max: int) -> None:
+    def __init__(self, store: Store, recovered: Recovered, bytes_max: int, books: Books) -> None:
         self._store = store
+        self._books = books
         self._bytes_max = bytes_max
         self._bytes = recovered.segment_bytes  # the size of the current segment
         self._flush_due = False  # a segment has ended, and the store does not know yet
@@ -31,12 +33,13 @@ class Segments:
 
     @property
     def is_full(self) -> bool:
-        return self._bytes >= self._bytes_max
+        """While the books of those before it are open, it grows longer."""
+        return self._bytes >= self._bytes_max and not self._books.are_open
 
     @property
     def is_due(self) -> bool:
         """Whether the segment has to end, or an ended one has to be flushed."""
-        return self._flush_due or self._bytes >= self._bytes_max
+        return self._flush_due or self.is_full
 
     @property
     def awaits_flushes(self) -> bool:
@@ -66,10 +69,11 @@ class Segments:
 
     # --- from one to the next ------------------------------------------------------------------------------------
 
-    def begin(self, closing: list[Write]) -> None:
-        """Begin the next segment; ``closing`` are the books of the current one."""
-        self._store.write([*closing, meta_write("segment", self.current + 1)])
+    def begin(self) -> None:
+        """Begin the next segment. The books of the current one are still to be written."""
+        self._store.write([meta_write("segment", self.current + 1)])
         self._unpromised.add(self.current)
+        self._books.end(self.current, self.touched)
         self.current += 1
         self._bytes = 0
         self._tally = self._tallies[self.current] = Tally(self.current)
@@ -83,7 +87,8 @@ class Segments:
             self._flush_due = False
 
     def take_over(self) -> list[Write]:
-        """Return the writes that note what the store moved to table files when the log was opened."""
+        """Return the writes that note what the store moved to table files when the log was opened. Recovery has made up
+        the books by then."""
         self.flushed = max(self.flushed, self._done())
         writes = self._settling(self.flushed)
         self._settle(self.flushed)
@@ -104,7 +109,7 @@ class Segments:
         self._stale.setdefault(segment, {})[stream_id] = end
 
     def _done(self) -> int:
-        return self.current - 1 - self._store.flushes_pending()
+        return min(self._books.closed, self.current - 1 - self._store.flushes_pending())
 
     def _settling(self, done: int) -> list[Write]:
         stale = [

@@ -52,8 +52,9 @@ class Store(Protocol):
     def write(self, writes: Sequence[Write]) -> None:
         """Write all or nothing, visible at once, durable with the next ``sync``."""
 
-    def put_batches(self, rows: Sequence[Row]) -> None:
-        """Put values into BATCHES, all or nothing. This is the hot path, so it takes no object per write."""
+    def put_batches(self, rows: Sequence[Row], others: Sequence[Write] = ()) -> None:
+        """Put values into BATCHES where there are none yet, together with ``others``, all or nothing. This is the hot
+        path, so it takes no object per write."""
 
     def get(self, space: Space, key: bytes) -> bytes | None: ...
 

@@ -18,8 +18,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from weft.errors import UsageError
+from weft.heap import WORKER_KEPT_BYTES, keep_freed_memory
 from weft.limits import SPARK_BATCH_ROWS
-from weft.memory import keep_freed_memory
 from weft.spark.options import COLUMNS, SourceOptions, parse_options
 from weft.spark.planning import Range, split
 from weft.spark.reading import Reading
@@ -54,7 +54,7 @@ def only_ranges(rows: DataFrame) -> DataFrame:
 
 def fetched(ranges: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The events, with all columns of ``format("weft")``."""
-    keep_freed_memory()
+    keep_freed_memory(WORKER_KEPT_BYTES, arenas_max=1)
     for batch in ranges:
         for row in batch.column(0):
             reading, wanted = pickle.loads(row.as_py())  # noqa: S301  from our own driver

@@ -32,7 +32,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from weft.errors import WeftError
-from weft.memory import keep_freed_memory
+from weft.heap import WORKER_KEPT_BYTES, keep_freed_memory
 from weft.spark.holdings import Holdings, resolve
 from weft.spark.offsets import Json, NamedTimes, Offsets, Place, from_json, to_json
 from weft.spark.option_values import BadOption
@@ -342,7 +342,7 @@ def _partitions(options: SourceOptions, found: Sequence[Range]) -> list[InputPar
 def _read(options: SourceOptions, typed: TypedRows | None, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, RangePartition):
         return iter(())  # Spark makes one of its own when there is nothing to read
-    keep_freed_memory()
+    keep_freed_memory(WORKER_KEPT_BYTES, arenas_max=1)
     columns = options.columns if typed is None else typed.fetched()
     rows = Reading(options.connection, columns, options.fail_on_data_loss).rows(partition.ranges)
     return rows if typed is None else typed.rows(rows)

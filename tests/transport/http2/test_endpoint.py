@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from contextlib import AsyncExitStack
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +26,7 @@ from tests.transport.http2.stories import (
 from weft.transport.grpc.channel import ChannelSettings
 from weft.transport.grpc.server import ServerSettings
 from weft.transport.http2 import endpoint as endpoint_module
-from weft.transport.http2.endpoint import UNREAD_ANSWERS_BYTES_MAX, Endpoint, EndpointSettings
+from weft.transport.http2.endpoint import UNREAD_ANSWERS_BYTES_MAX, Endpoint, EndpointSettings, TurnTime
 from weft.wire.http2 import CLIENT_SETTINGS, GoneAway, Http2Settings, Stream, StreamOwner
 from weft.wire.http2.frames import ACK, GOAWAY, GOAWAY_HEAD, PING, PREFACE, SETTINGS, frame
 from weft.wire.rpc import RpcError, StatusCode
@@ -298,7 +299,7 @@ async def test_who_still_reads_what_is_left_gets_time_for_it(monkeypatch: pytest
 async def test_what_comes_at_once_is_taken_in_pieces_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of short calls in one read held up the loop for seconds. Now others have their turn in between."""
     monkeypatch.setattr(endpoint_module, "PIECE_BYTES", 1000)
-    monkeypatch.setattr(endpoint_module, "RECEIVE_S", -1.0)  # its time is always over
+    monkeypatch.setattr(endpoint_module, "RECEIVING", TurnTime(-1.0))  # its time is always over
     turns = 0
     go_on = Endpoint._receive_later
 
@@ -325,17 +326,46 @@ async def test_connections_share_the_time_for_what_comes_in_a_turn(monkeypatch: 
     """Each had its own, and five of them five times as much."""
     clock = iter(range(1000))
     monkeypatch.setattr("weft.transport.http2.endpoint.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
-    monkeypatch.setattr(endpoint_module, "RECEIVE_S", 2.5)
-    turn, loop = endpoint_module.ReceivingTurn(), asyncio.get_running_loop()
+    turn, loop = TurnTime(2.5), asyncio.get_running_loop()
     assert [turn.is_over(loop) for _ in range(5)] == [False, False, False, True, True]
     await asyncio.sleep(0)
     assert [turn.is_over(loop) for _ in range(4)] == [False, False, False, True]
 
 
+@pytest.mark.req("SEC-05")
+@on_both_loops
+async def test_connections_share_the_time_for_large_writes_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte of each of a hundred connections took a hundred milliseconds. Nothing is lost by waiting."""
+    monkeypatch.setattr(endpoint_module, "WRITING", TurnTime(0.0))  # one such write in each turn, of all connections
+    put_off = 0
+    flush_soon = Endpoint.flush_soon
+
+    def counted(self: Endpoint) -> None:
+        nonlocal put_off
+        put_off += bool(self.http2.out.turns)
+        flush_soon(self)
+
+    monkeypatch.setattr(Endpoint, "flush_soon", counted)
+    async with serving(ECHOING) as place, AsyncExitStack() as stack:
+        channels = [await stack.enter_async_context(place.channel()) for _ in range(4)]
+        messages = [bytes([number]) * 3_000_000 for number in range(4)]
+        pairs = zip(channels, messages, strict=True)
+        answers = await asyncio.gather(*(channel.unary(ECHO, message) for channel, message in pairs))
+    assert answers == messages
+    assert put_off > len(messages)
+
+
+@on_both_loops
+async def test_what_is_small_leaves_whatever_others_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint_module, "WRITING", TurnTime(-1.0))
+    async with serving(ECHOING) as place, place.channel() as channel:
+        assert await channel.unary(ECHO, b"x" * 10_000) == b"x" * 10_000
+
+
 @on_both_loops
 async def test_what_waits_for_its_turn_is_taken_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint_module, "PIECE_BYTES", 50)
-    monkeypatch.setattr(endpoint_module, "RECEIVE_S", -1.0)
+    monkeypatch.setattr(endpoint_module, "RECEIVING", TurnTime(-1.0))
     async with serving(ECHOING) as place, raw_peer(place.port) as peer:
         peer.send(OPENING + b"".join(frame(PING, 0, 0, bytes([number]) * 8) for number in range(50)))
         peer.send(frame(99, 0, 1, b"") + b"\xff" * 100)  # and then it breaks the rules

@@ -16,6 +16,7 @@ WRITE_BUFFER_BYTES: Final = 1 << 20  # in the transport; with more, streams wait
 UNREAD_ANSWERS_BYTES_MAX: Final = 1 << 20  # beyond that, for a peer that reads nothing: it would only get more
 PIECE_BYTES: Final = 16 << 10  # taken in before the clock is read: 350 of the shortest calls
 RECEIVE_S: Final = 0.005  # for what came in one turn of the loop, on all connections; each gets one piece in any case
+WRITE_S: Final = 0.005  # the same for large writes, which TLS encrypts; small ones leave in any case
 LINGER_S: Final = 2.0  # after our last byte, for a peer that does not hang up; it may still be reading
 LINGERS_MAX: Final = 15  # and so many times, while it does read what is left
 PING: Final = b"weftping"
@@ -29,17 +30,18 @@ NOT_HTTP2: Final = {
 CLOSED_SILENTLY: Final = "the peer closed the connection without a word"
 
 
-class ReceivingTurn:
-    """The time that connections have for what came in this turn of the loop."""
+class TurnTime:
+    """The time that all connections have together in this turn of the loop. It begins when somebody first asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
         self._loop: asyncio.AbstractEventLoop | None = None  # the loop whose turn it is
         self._end_s = 0.0
 
     def is_over(self, loop: asyncio.AbstractEventLoop) -> bool:
         now_s = time.monotonic()
         if self._loop is not loop:
-            self._loop, self._end_s = loop, now_s + RECEIVE_S
+            self._loop, self._end_s = loop, now_s + self._limit_s
             loop.call_soon(self._next)
         return now_s > self._end_s
 
@@ -47,7 +49,9 @@ class ReceivingTurn:
         self._loop = None
 
 
-RECEIVING: Final = ReceivingTurn()  # one for all connections of a loop, which share it
+# One of each for all connections of a loop, which share it.
+RECEIVING: Final = TurnTime(RECEIVE_S)
+WRITING: Final = TurnTime(WRITE_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,28 +260,46 @@ class Endpoint(asyncio.Protocol):
             return
         out = self.http2.out
         if out.pieces or out.turns:
-            self._write_out()
+            self._write_in_time()
         if self._ends_when_idle and not self.http2.streams:
             self.close()
 
-    def _write_out(self) -> None:
-        transport, out = self._transport, self.http2.out
-        while (out.pieces or out.turns) and (pieces := out.take()):
-            if transport.is_closing():
+    def _write_in_time(self) -> None:
+        """As far as the time goes: a hundred connections that all take a megabyte at once keep others waiting."""
+        out = self.http2.out
+        while out.pieces or out.turns:
+            if (out.turns or out.out_bytes > JOIN_BYTES_MAX) and WRITING.is_over(self._loop):
+                self.flush_soon()
                 return
-            if self._is_full:
-                self._unread_answers_bytes += sum(map(len, pieces))
-            if len(pieces) == 1:
-                transport.write(pieces[0])
-            elif sum(map(len, pieces)) <= JOIN_BYTES_MAX:
-                transport.write(b"".join(pieces))
-            else:
-                transport.writelines(pieces)
+            if not self._write_some():
+                return
+
+    def _write_out(self) -> None:
+        """The last time: all of it."""
+        out = self.http2.out
+        while (out.pieces or out.turns) and self._write_some():
+            pass
+
+    def _write_some(self) -> bool:
+        """Whether there may be more."""
+        transport = self._transport
+        pieces = self.http2.out.take()
+        if not pieces or transport.is_closing():
+            return False
+        if self._is_full:
+            self._unread_answers_bytes += sum(map(len, pieces))
+        if len(pieces) == 1:
+            transport.write(pieces[0])
+        elif sum(map(len, pieces)) <= JOIN_BYTES_MAX:
+            transport.write(b"".join(pieces))
+        else:
+            transport.writelines(pieces)
         if self._is_full and self._unread_answers_bytes > UNREAD_ANSWERS_BYTES_MAX:
             self.abort(
                 f"the peer does not read its answers ({self._unread_answers_bytes} bytes of answers wait,"
                 f" limit {UNREAD_ANSWERS_BYTES_MAX})"
             )
+        return True
 
     # --- ending --------------------------------------------------------------------------------------------------
 

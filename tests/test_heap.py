@@ -14,7 +14,7 @@ from weft.limits import MIB
 # Eight pieces of 4 MiB in hand, as a worker has them, a hundred times over; how many pages the kernel had to give.
 STORY = """
 import resource, sys
-from weft.memory import keep_freed_memory
+from weft.heap import WORKER_KEPT_BYTES, keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -24,7 +24,7 @@ def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 first = faults()
-if not keep_freed_memory():
+if not keep_freed_memory(WORKER_KEPT_BYTES, arenas_max=1):
     sys.exit("this C library cannot")
 faults()
 print(first, faults())
