@@ -20,7 +20,7 @@ from weft.cli.local_context import remember
 from weft.contexts import contexts_path
 from weft.doors.descriptors import FileLimit, raise_file_limit
 from weft.errors import StorageError, UsageError
-from weft.heap import NODE_KEPT_BYTES, keep_freed_memory
+from weft.heap import NODE_KEPT_BYTES, give_back_freed_memory, keep_freed_memory
 from weft.node.backup import check_is_no_backup
 from weft.node.config import NodeConfig
 from weft.node.config.loading import load_config
@@ -41,7 +41,6 @@ def serve(file: Path | None, flags: Mapping[str, object]) -> None:
     configure_logs(config.log.level, config.log.format)
     check_is_no_backup(config.node.data)
     _close_data(config.node.data)
-    keep_freed_memory(NODE_KEPT_BYTES)
     with _without_pandas(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         failure = runner.run(run(config, raise_file_limit()))
     if isinstance(failure, TwinFound):
@@ -102,6 +101,8 @@ async def run(config: NodeConfig, files: FileLimit) -> StorageError | None:
         if not starting.done():
             return None  # asked to stop before it served
         await starting
+        give_back_freed_memory()  # RocksDB's buffer for what fills its log file ahead, most of all
+        keep_freed_memory(NODE_KEPT_BYTES)
         garbage = GarbageKeeper()
         _remember(config, node)
         _say_ready(config, node)

@@ -25,7 +25,6 @@ import msgspec
 from rocksdict import AccessType, Rdict, ReadOptions, WriteBatch
 
 from weft.errors import StorageError
-from weft.heap import give_back_freed_memory
 from weft.limits import MIB
 from weft.log import chunks
 from weft.log.claim import Claim, is_claimed
@@ -202,7 +201,6 @@ class RocksStore:
         """
         with contextlib.suppress(DiskFull):  # it is only slower then
             self._attempt(lambda: self._fill(size))
-            give_back_freed_memory()  # what filled the log was in a buffer first, all ``size`` of it
             for _ in range(TAKE_UP_TRIES):
                 self._attempt(lambda: self._fill(1))
                 newest = max(file for file in self._files() if file[0].endswith(".log"))
