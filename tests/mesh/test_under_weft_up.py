@@ -80,6 +80,21 @@ def test_who_is_asked_to_stop_says_goodbye_and_may_come_back(tmp_path: Path) -> 
         a.end_quietly()
 
 
+@pytest.mark.req("PL-03", "PL-07", "OPS-02")
+def test_a_goodbye_reaches_those_who_have_no_link_to_who_leaves(tmp_path: Path) -> None:
+    """They cannot see that a link ended: they believe what the node itself has signed."""
+    with pair(tmp_path) as (a, b):
+        enrolling = ("--peer", b.grpc, "--ca", f"https://{a.ready['ca']}", "--token", "-")
+        with up(tmp_path / "c", *enrolling, stdin=token_from(tmp_path / "a", "c")) as c:
+            asyncio.run(until(lambda: len(lives(a, "c")) == 1))
+            assert c.end(signal.SIGTERM) == 0, c.said()
+            asyncio.run(until(lambda: len(lives(a, "c")) == 2))
+            assert [liveness for liveness, _ in lives(a, "c")] == ["alive", "left"]
+        assert [line["peer"] for line in a.logged() if line["event"] == "peer_connected"] == ["b"]
+        b.end_quietly()
+        a.end_quietly()
+
+
 @pytest.mark.req("OPS-02", "PL-03")
 def test_weft_leave_ends_a_node_that_says_goodbye(tmp_path: Path) -> None:
     with pair(tmp_path) as (a, b):
