@@ -165,3 +165,47 @@ def test_nothing_is_lost_while_bridges_change_and_nothing_doubles_while_they_sta
                 await story(speaker, listener, stack)
 
     asyncio.run(agents())
+
+
+@pytest.mark.req("COA-12")
+def test_agents_that_are_in_the_mesh_do_not_come_again_with_a_bridge(tmp_path: Path) -> None:
+    """Neither with one that was killed and starts again, nor with another one. Each asks what there is, and an agent
+    answers, whose own word of itself the first one heard."""
+
+    async def come(client: Client, *agents: Agent) -> list[str]:
+        """The names of agents in the order in which they came, until all of these have. Bridges are agents, too."""
+        names: list[str] = []
+        async with asyncio.timeout(WAIT_S), client.subscribe("coaty.plant.ADV.Identity", start="earliest") as events:
+            async for event in events:
+                name = json.loads(event.payload)["data"]["object"]["name"]
+                names += [name] if name != "weft" else []
+                if {agent.identity["name"] for agent in agents} <= set(names):
+                    break
+        return names
+
+    async def story(stack: ExitStack) -> None:
+        file = tmp_path / "weft.toml"
+        config = ("--config", str(file))
+
+        async def start(name: str, bootstrap: list[str], *flags: str, token: str = "") -> RunningNode:
+            file.write_text(CONFIG.format(bootstrap=json.dumps(bootstrap)))
+            return await asyncio.to_thread(stack.enter_context, up(tmp_path / name, *flags, *config, stdin=token))
+
+        first = await start("a", [], "--node-id", "a")
+        async with Agent("plant", name="old", bootstrap=[first.gateway("coaty")]) as old:
+            async with first.client() as client:
+                assert await come(client, old) == ["old"]
+            await asyncio.to_thread(first.end, signal.SIGKILL)
+            a = await start("a", list(old.addresses), "--node-id", "a", "--ca-listen", "127.0.0.1:0")
+            async with a.client() as client, Agent("plant", name="late", bootstrap=[a.gateway("coaty")]) as late:
+                assert await come(client, old, late) == ["old", "late"]
+                token = await asyncio.to_thread(token_from, tmp_path / "a", "b")
+                enrolling = ("--peer", a.grpc, "--ca", f"https://{a.ready['ca']}", "--token", "-")
+                b = await start("b", list(old.addresses), *enrolling, token=token)
+                async with Agent("plant", name="last", bootstrap=[b.gateway("coaty")]) as last:
+                    assert await come(client, old, late, last) == ["old", "late", "last"]
+        for node in (b, a):
+            await asyncio.to_thread(node.end_quietly)
+
+    with ExitStack() as stack:
+        asyncio.run(story(stack))
