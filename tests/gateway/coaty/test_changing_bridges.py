@@ -172,16 +172,22 @@ def test_agents_that_are_in_the_mesh_do_not_come_again_with_a_bridge(tmp_path: P
     """Neither with one that was killed and starts again, nor with another one. Each asks what there is, and an agent
     answers, whose own word of itself the first one heard."""
 
-    async def come(client: Client, *agents: Agent) -> list[str]:
-        """The names of agents in the order in which they came, until all of these have. Bridges are agents, too."""
-        names: list[str] = []
-        async with asyncio.timeout(WAIT_S), client.subscribe("coaty.plant.ADV.Identity", start="earliest") as events:
-            async for event in events:
-                name = json.loads(event.payload)["data"]["object"]["name"]
-                names += [name] if name != "weft" else []
-                if {agent.identity["name"] for agent in agents} <= set(names):
-                    break
-        return names
+    async def there(client: Client) -> list[str]:
+        """The names of agents in the mesh, but for the bridges, as often as they came."""
+        names = [
+            json.loads(event.payload)["data"]["object"]["name"]
+            for place in await client.positions("coaty.plant.ADV.Identity")
+            async for batch in await client.fetch(place.stream, place.epoch, 0)
+            for event in batch.events()
+        ]
+        return sorted(name for name in names if name != "weft")
+
+    async def come(client: Client, *names: str) -> None:
+        """Once they all are, each is there once."""
+        async with asyncio.timeout(WAIT_S):
+            while not set(names) <= set(await there(client)):
+                await asyncio.sleep(0.05)
+        assert await there(client) == sorted(names)
 
     async def story(stack: ExitStack) -> None:
         file = tmp_path / "weft.toml"
@@ -194,18 +200,20 @@ def test_agents_that_are_in_the_mesh_do_not_come_again_with_a_bridge(tmp_path: P
         first = await start("a", [], "--node-id", "a")
         async with Agent("plant", name="old", bootstrap=[first.gateway("coaty")]) as old:
             async with first.client() as client:
-                assert await come(client, old) == ["old"]
+                await come(client, "old")
             await asyncio.to_thread(first.end, signal.SIGKILL)
             a = await start("a", list(old.addresses), "--node-id", "a", "--ca-listen", "127.0.0.1:0")
-            async with a.client() as client, Agent("plant", name="late", bootstrap=[a.gateway("coaty")]) as late:
-                assert await come(client, old, late) == ["old", "late"]
+            async with a.client() as client, Agent("plant", name="late", bootstrap=[a.gateway("coaty")]):
+                await come(client, "old", "late")
                 token = await asyncio.to_thread(token_from, tmp_path / "a", "b")
                 enrolling = ("--peer", a.grpc, "--ca", f"https://{a.ready['ca']}", "--token", "-")
                 b = await start("b", list(old.addresses), *enrolling, token=token)
-                async with Agent("plant", name="last", bootstrap=[b.gateway("coaty")]) as last:
-                    assert await come(client, old, late, last) == ["old", "late", "last"]
-        for node in (b, a):
-            await asyncio.to_thread(node.end_quietly)
+                await know_each_other(a, b)  # so it has asked, and what it had to bring over is on its way
+                async with Agent("plant", name="last", bootstrap=[b.gateway("coaty")]):
+                    await come(client, "old", "late", "last")
+                await asyncio.to_thread(b.end_quietly)  # with all that it had to send
+                assert await there(client) == ["last", "late", "old"]
+        await asyncio.to_thread(a.end_quietly)
 
     with ExitStack() as stack:
         asyncio.run(story(stack))
