@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import threading
 import time
@@ -13,12 +14,13 @@ from typing import Final
 
 import pytest
 
+from tests.cli import test_emm_compact as compact
 from tests.cli.commands import Weft
 from tests.cli.test_emm import KEYS, free_port, trusting
 from tests.gateway.emm.devices import Device
 from tests.security import pki
 from tests.transport.quic.test_links import signed_by_itself
-from tests.up import COMMAND, up
+from tests.up import COMMAND, ended_in_time, up
 from weft.cli.emm_quic import send_packet
 from weft.errors import PeerError
 from weft.gateway.emm.identity import FRESH_BYTES, settle_identity
@@ -192,3 +194,60 @@ def test_send_and_peers_at_a_node_as_users_start_it(weft: Weft, tmp_path: Path) 
         nobody = weft("emm", "peers", "127.0.0.1:9", *call, "--timeout", "0.2")
         assert (nobody.status, "over QUIC" in nobody.err) == (1, True)
         node.end_quietly()
+
+
+@pytest.mark.req("EMM-28", "EMC-11", "EMC-12")
+def test_emm_c_over_the_gateway_of_a_node_that_has_quic_alone(weft: Weft, tmp_path: Path) -> None:
+    """Somebody joins, somebody listens, and gets what a third one sends."""
+    mine, theirs, data = tmp_path / "mine", tmp_path / "theirs", tmp_path / "node"
+    me, them, node_identity = compact.member(mine, 0), compact.member(theirs, 1), compact.member(data, 2)
+    compact.trusting(data, me, them)
+    compact.trusting(mine, node_identity)
+    compact.trusting(theirs, node_identity, me)
+    credentials = pki.issued(pki.authority(tmp_path, now_s=pki.wall()), now_s=pki.wall())
+    CertificateStore(tls_directory(theirs)).save(credentials)
+    file = tmp_path / "weft.toml"
+    file.write_text('[gateway.emm]\nquic = "127.0.0.1:0"\n')
+    with up(data, "--config", str(file)) as node:
+        gateway, by_quic = node.gateway("emm-quic"), ("--quic", "--root", tls_directory(data) / "root.pem")
+        join = ("emm", "compact", "join", gateway, "--data", mine, *by_quic, "--timeout", str(WAIT_S), "--json")
+        (found,) = weft(*join).document
+        assert (found["node_id"], found["address"]) == (str(node_identity.node_id), f"quic/{gateway}")
+        listen = ("emm", "compact", "listen", "--listen", "127.0.0.1:0", "--join", gateway, "--data", theirs, *by_quic)
+        with compact.command_running(*listen, "--count", 2, "--json") as listening, ended_in_time(listening):
+            compact.wait_for_neighbour(node, them)
+            sent = ("--data", mine, *by_quic)
+            assert weft("emm", "compact", "send", gateway, "tea is ready", *sent).status == 0
+            assert weft("emm", "compact", "command", gateway, "stop", *sent).status == 0
+            output, _ = listening.communicate()
+        assert listening.returncode == 0
+        heard = {each["type"]: each for each in map(json.loads, output.splitlines()) if "type" in each}
+        assert (heard["notification"]["message"], heard["command"]["name"]) == ("tea is ready", "stop")
+        assert {each["source"] for each in heard.values()} == {f"quic/{gateway}"}
+        node.end_quietly()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("send", "127.0.0.1:9", "x", *compact.BY_GROUP, "--quic"), "give --root FILE"),
+        (("send", "127.0.0.1:9", "x", *compact.BY_GROUP, "--root", "x.pem"), "--root is for --quic"),
+        (("listen", "--data", "a", "--root", "x.pem"), "--root is for --quic"),
+        (("listen", "--data", "a", "--quic"), "--certificate FILE and --key FILE"),
+        (("join", "127.0.0.1:9", "--data", "a", "--quic"), "give --root FILE"),
+    ],
+)
+def test_misuse_with_emm_c_is_one_line(
+    weft: Weft, arguments: tuple[str, ...], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compact.member(tmp_path / "a", 0)
+    monkeypatch.chdir(tmp_path)
+    outcome = weft("emm", "compact", *arguments)
+    assert outcome.status in (1, 2)
+    assert told in " ".join(outcome.err.split())
+
+
+def test_hops_are_not_counted_over_quic(weft: Weft, server: Server) -> None:
+    call = ("emm", "compact", "send", server.address, "x", *compact.BY_GROUP, "--quic", "--root", server.root)
+    assert "--ttl is for UDP" in weft(*call, "--ttl", "5").err
+    assert (weft(*call, "--json").document["ttl"], len(server.came)) == (64, 1)

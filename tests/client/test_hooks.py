@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from opentelemetry.trace import Span
 from tests.client.fake import FakeNode, error, running
 from tests.client.story import Record, connect, play
 from tests.up import END_TIMEOUT_S, RunningNode, up
-from weft.client import Hooks, NotAllowed, blocking
+from weft.client import Hooks, NotAllowed, Received, Request, blocking
 from weft.client.connecting import tls_files
 from weft.model import Batch, Event
 from weft.wire.mesh import mesh_pb2 as pb
@@ -190,6 +191,50 @@ def test_batches_belong_to_the_spans_of_their_own_publishes(spans: InMemorySpanE
     assert [parent_of(span) for span in named(spans, "in.second publish")] == [span_id(second)] * 2
     (several,) = named(spans, "in.several publish")
     assert (parent_of(several), linked_from(several)) == (None, [span_id(second), span_id(start)])
+
+
+@pytest.mark.req("SDK-02", "OBS-01")
+def test_what_handlers_do_is_in_no_span_that_the_client_began_in(spans: InMemorySpanExporter, tmp_path: Path) -> None:
+    """Otherwise all that they do later would belong to a span that is long over."""
+    traces: list[int] = []
+
+    def note() -> None:
+        traces.append(trace.get_current_span().get_span_context().trace_id)
+
+    def answer(_request: Request) -> bytes:
+        note()
+        return b"ok"
+
+    async def answer_in_a_task(request: Request) -> bytes:
+        return answer(request)
+
+    async def story(node: RunningNode) -> int:
+        handled = asyncio.Semaphore(0)
+
+        def handle(_event: Received) -> None:
+            note()
+            handled.release()
+
+        async with AsyncExitStack() as opened:
+            with trace.get_tracer("test").start_as_current_span("first") as first:
+                client = await opened.enter_async_context(node.client())
+                handling = asyncio.create_task(client.run(handle, "event", group="g", start="earliest"))
+                for topic, handler in (("plain", answer), ("task", answer_in_a_task)):
+                    server = await opened.enter_async_context(client.serve(topic, handler))
+                    await server.opened()
+            for topic in ("plain", "task"):
+                for durable in (False, True):
+                    await client.request(topic, b"?", durable=durable)
+            for _ in range(2):  # of a batch, only the first event says which trace the batch is in
+                client.publish_nowait("event", b"!")
+            for _ in range(2):
+                await handled.acquire()
+            handling.cancel()
+        return first.get_span_context().trace_id
+
+    with up(tmp_path / "data") as node:
+        first = play(story(node))
+    assert (len(traces), first in traces) == (6, False)
 
 
 def wait_for_server(node: RunningNode) -> None:

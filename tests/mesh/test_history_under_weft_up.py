@@ -43,7 +43,7 @@ def test_a_node_copies_history_only_when_somebody_asks_for_it(tmp_path: Path) ->
                 await at_a.publish("plant.temp", b"newer")
                 assert (await anext(aiter(news))).payload == b"newer"
 
-    with pair(tmp_path, environ={"WEFT_LINK_LATE_COPIES": "true"}) as (a, b):
+    with pair(tmp_path) as (a, b):  # as it is by default
         asyncio.run(story(a, b))
         b.end_quietly()
         a.end_quietly()

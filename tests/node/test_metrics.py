@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from weft.gateway import BridgeFigures, RequestFigures
+from weft.gateway import BridgeFigures, CompactFigures, RequestFigures
 from weft.node.figures import (
     CallFigures,
     ConnectionState,
@@ -200,6 +200,7 @@ def test_every_definition_is_exported_and_on_the_page() -> None:
         members={"alive": 1},
         groups=[GroupFigures("g", 1, 1, 1.0)],
         refusals={"no-key": 1},
+        compact=CompactFigures(),
         coaty=BridgeFigures(events_in={"published": 1}, events_out={"published": 1}),
         exmp=RequestFigures(),
         kv=KvFigures(),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from weft.client import Client
 from weft.errors import UsageError
@@ -128,6 +129,11 @@ def test_nothing_is_left_behind() -> None:
 
     play(story())
     assert not directories[0].exists()
+
+
+def test_nodes_without_asyncio_run_on_the_loop_of_weft_up() -> None:
+    with blocking_mesh(nodes=1) as it:
+        assert isinstance(it._thread.call(asyncio.get_running_loop), uvloop.Loop)
 
 
 def test_without_asyncio() -> None:

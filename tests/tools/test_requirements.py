@@ -214,6 +214,28 @@ def test_a_skipped_proof_is_open_and_says_why(project: Path) -> None:
     assert "WIN-01 lacks test_doors.py::TestWords::test_words (1 skipped: expected to fail: not yet)\n" in told
 
 
+def test_what_the_machine_lacks_may_be_excused_and_nothing_else(project: Path) -> None:
+    def strict(text: str, *, then: str = "") -> int:
+        """The status once these tests have run, and after that were replaced by others."""
+        tests.write_text(text)
+        run(project, "-m", "pytest")
+        tests.write_text(then or text)
+        assert ask(project, "--strict").returncode == 1
+        return ask(project, "--strict", "--allow-skipped").returncode
+
+    tests = project / "tests" / "test_doors.py"
+    skipped = TESTS.replace("    pass\n", "    if hand == 'left':\n        pytest.skip('no left hand here')\n", 1)
+    assert strict(skipped) == 0
+    assert strict(skipped.replace("(self):\n        pass", "(self):\n        assert False")) == 1, "one failed"
+    assert strict(skipped, then=skipped.replace("test_words", "test_other_words")) == 1, "one has not run"
+    assert strict(skipped.replace("WIN-01", "DOR-02")) == 1, "nobody proves WIN-01"
+    late = "    @pytest.mark.xfail(reason='not yet')\n    def test_words"
+    expected = skipped.replace("    def test_words", late).replace(
+        "(self):\n        pass", "(self):\n        assert False"
+    )
+    assert strict(expected) == 1, "it would fail anywhere"
+
+
 def test_the_command_refuses_unknown_ids_and_tests_that_cannot_be_collected(project: Path) -> None:
     tests = project / "tests" / "test_doors.py"
     tests.write_text(TESTS.replace("WIN-01", "WIN-77"))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from weft.cli import emm_compact
-from weft.cli.options import Json, misused
+from weft.cli.options import Json, Quic, QuicCertificate, QuicKey, QuicRoot, misused
 from weft.limits import EMM_PACKET_BYTES_MAX
 
 app = typer.Typer(help="Send, watch and find devices that speak EMM.", no_args_is_help=True)
@@ -30,16 +30,6 @@ PacketBytes = Annotated[
 ProfileName = Annotated[
     str | None,
     typer.Option("--profile", metavar="interop-v1", help="Require the fields of a profile.", show_default=False),
-]
-Quic = Annotated[bool, typer.Option("--quic", help="Use QUIC, so that nobody on the way can read the packets.")]
-Root = Annotated[
-    Path | None,
-    typer.Option(
-        "--root",
-        metavar="FILE",
-        help="Root certificates (PEM) to check the other side with. Unset: those of --data.",
-        show_default=False,
-    ),
 ]
 Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait.", min=0.0)]
 
@@ -92,7 +82,7 @@ def send(
     packet_bytes_max: PacketBytes = EMM_PACKET_BYTES_MAX,
     profile: ProfileName = None,
     quic: Quic = False,
-    root: Root = None,
+    root: QuicRoot = None,
     json: Json = False,
 ) -> None:
     """Send one signed event.
@@ -129,17 +119,8 @@ def listen(
     packet_bytes_max: PacketBytes = EMM_PACKET_BYTES_MAX,
     profile: ProfileName = None,
     quic: Quic = False,
-    certificate: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="With --quic: the certificate to show (PEM), if it is not that of --data.",
-            show_default=False,
-        ),
-    ] = None,
-    key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Its private key (PEM, EC).", show_default=False)
-    ] = None,
+    certificate: QuicCertificate = None,
+    key: QuicKey = None,
     count: Annotated[
         int | None, typer.Option(metavar="N", help="Stop after this many events.", min=1, show_default=False)
     ] = None,
@@ -166,7 +147,7 @@ def peers(
     data: Data = None,
     timeout: Timeout = 3.0,
     quic: Quic = False,
-    root: Root = None,
+    root: QuicRoot = None,
     json: Json = False,
 ) -> None:
     """Say Hello and list who answers. They must trust the identity in --data, and it them."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.options import Json
+from weft.cli.options import Json, Quic, QuicCertificate, QuicKey, QuicRoot
 
 app = typer.Typer(help="The same for nodes that speak EMM-C, the format with 8 bytes of header.", no_args_is_help=True)
 
@@ -30,8 +30,12 @@ PriorityName = Annotated[
 ]
 Urgent = Annotated[bool, typer.Option("--urgent", help="Mark it as urgent.")]
 AsHex = Annotated[bool, typer.Option("--hex", help="Read it as hexadecimal digits.")]
-Ttl = Annotated[int, typer.Option("--ttl", metavar="N", help="The largest number of hops.", min=1, max=255)]
-TTL = 64
+Ttl = Annotated[
+    int | None,
+    typer.Option(
+        "--ttl", metavar="N", help="The largest number of hops; without it, 64.", min=1, max=255, show_default=False
+    ),
+]
 
 
 @app.command()
@@ -39,6 +43,8 @@ def join(
     addresses: Annotated[list[str], typer.Argument(metavar="HOST:PORT...", help="Whom to ask.", show_default=False)],
     data: Home,
     timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait.", min=0.0)] = 5.0,
+    quic: Quic = False,
+    root: QuicRoot = None,
     json: Json = False,
 ) -> None:
     """Ask nodes for a relationship and show what those that answer say of themselves.
@@ -46,8 +52,9 @@ def join(
     Both sides have to know each other's key, and a group key. The relationship ends a few seconds later.
     """
     from weft.cli.emm_compact_work import join_nodes
+    from weft.cli.emm_quic import Calling
 
-    join_nodes(addresses, data, timeout, json)
+    join_nodes(addresses, data, timeout, Calling(quic, root), json)
 
 
 @app.command()
@@ -72,13 +79,16 @@ def send(
     ] = None,
     as_hex: AsHex = False,
     urgent: Urgent = False,
-    ttl: Ttl = TTL,
+    ttl: Ttl = None,
+    quic: Quic = False,
+    root: QuicRoot = None,
     json: Json = False,
 ) -> None:
     """Send one notification, signed with the group key. Who gets it sends it on."""
     from weft.cli.emm_compact_work import Sending, send_notification
+    from weft.cli.emm_quic import Calling
 
-    sending = Sending(address, urgent, ttl, json)
+    sending = Sending(address, urgent, ttl, Calling(quic, root), json)
     send_notification(sending, message, as_hex, priority, message_format, data, group_key)
 
 
@@ -112,13 +122,16 @@ def command(
     ] = None,
     compress: Annotated[bool, typer.Option("--compress", help="Compress it if that makes it smaller.")] = False,
     urgent: Urgent = False,
-    ttl: Ttl = TTL,
+    ttl: Ttl = None,
+    quic: Quic = False,
+    root: QuicRoot = None,
     json: Json = False,
 ) -> None:
     """Send one command, signed with a node's own key. Who gets it sends it on, and may obey: nobody says so."""
     from weft.cli.emm_compact_work import Order, Sending, send_command
+    from weft.cli.emm_quic import Calling
 
-    sending = Sending(address, urgent, ttl, json)
+    sending = Sending(address, urgent, ttl, Calling(quic, root), json)
     order = Order(name, parameters, as_hex, expires, trace_id, priority, compress)
     send_command(sending, order, data, node_id, signing_key)
 
@@ -137,12 +150,19 @@ def listen(
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Stop after so long.", min=0.0, show_default=False)
     ] = None,
+    quic: Quic = False,
+    root: QuicRoot = None,
+    certificate: QuicCertificate = None,
+    key: QuicKey = None,
     json: Json = False,
 ) -> None:
     """Be a node, and show notifications, commands, and what is refused and why, until Ctrl-C.
 
-    It answers joins and sends events on, as every node does. It obeys no command.
+    It answers joins and sends events on, as every node does. It obeys no command. With --quic it uses QUIC alone, for
+    --join as well, and shows the certificate of the node in --data.
     """
-    from weft.cli.emm_compact_work import Watch, watch_events
+    from weft.cli.emm_compact_work import Place, Watch, watch_events
+    from weft.cli.emm_quic import Calling, Listening
 
-    watch_events(address, join or [], data, Watch(count, timeout, json))
+    place = Place(address, join or [], Listening(quic, certificate, key), Calling(quic, root))
+    watch_events(place, data, Watch(count, timeout, json))

@@ -7,7 +7,7 @@ import contextlib
 import secrets
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -26,12 +26,15 @@ from weft.cli.device_keys import (
     place_for_answers,
     run_until_interrupted,
 )
+from weft.cli.emm_quic import Calling, Listening, send_packet
 from weft.cli.options import misused
 from weft.cli.tables import print_json, print_table
 from weft.emm_compact import ChangeKind, Node, Settings
-from weft.errors import UsageError
+from weft.errors import PeerError, UsageError
 from weft.security.trust_file import read_trust
-from weft.transport.addresses import parse_address
+from weft.transport.addresses import Address, parse_address
+from weft.transport.open_node import Ways
+from weft.transport.quic import quic_address, show_any
 from weft.transport.udp.marks import marks_of
 from weft.visible import visible
 from weft.wire import emm_compact as wire
@@ -39,7 +42,6 @@ from weft.wire.emm_compact import EventType, Format, Header, Notification, Numbe
 from weft.wire.emm_compact.auth import ED25519_KEY_BYTES, EMC_GROUP_KEY_BYTES_MIN
 from weft.wire.emm_compact.codes import label
 from weft.wire.reject import BadPacket
-from weft.wire.udp import show
 
 Code = TypeVar("Code", bound=IntEnum)
 PRIORITIES: Final = {label(each): each for each in Priority}
@@ -55,26 +57,37 @@ class Sending:
 
     address: str
     urgent: bool
-    ttl: int
+    ttl: int | None
+    calling: Calling
     json: bool
 
-    def send(self, body: Notification | wire.Command, signer: Signer) -> None:
-        target, now_s = parse_address(self.address), time.time()
+    def send(self, body: Notification | wire.Command, signer: Signer, data: Path | None) -> None:
+        target, now_s, roots = parse_address(self.address), time.time(), self.calling.roots(data)
         triple, _ = Numbering.starting(now_s).take(now_s, secrets.randbits(16))
         packet = wire.seal(Header(body.TYPE, *triple, self.urgent), body, signer)
-        tos = wire.tos(wire.dscp(packet), wire.Ecn.ECT_0)
-        try:
-            family, kind, _, _, resolved = socket.getaddrinfo(*target, type=socket.SOCK_DGRAM)[0]
-            with socket.socket(family, kind) as device:
-                device.sendmsg([packet.raw], marks_of(family).write(self.ttl, tos), 0, resolved)
-        except OSError as error:
-            fail(f"cannot send to {target}: {error.strerror}")
+        ttl = wire.TTL_DEFAULT if self.ttl is None else self.ttl
+        if roots is None:
+            _send_in_the_clear(packet, target, ttl)
+        elif self.ttl is not None:
+            misused("--ttl is for UDP: over QUIC, every packet counts as having 64 hops left")
+        else:
+            asyncio.run(send_packet(target, packet.raw, roots))
         event_id, epoch, offset = triple
         number = f"{event_id:04x}{epoch:04x}{offset:04x}"
         if self.json:
-            print_json({"message_id": number, "bytes": len(packet.raw), "ttl": self.ttl})
+            print_json({"message_id": number, "bytes": len(packet.raw), "ttl": ttl})
         else:
             err.print(f"{len(packet.raw)} bytes, message {number}", style="dim")
+
+
+def _send_in_the_clear(packet: wire.Packet, target: Address, ttl: int) -> None:
+    tos = wire.tos(wire.dscp(packet), wire.Ecn.ECT_0)
+    try:
+        family, kind, _, _, resolved = socket.getaddrinfo(*target, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as device:
+            device.sendmsg([packet.raw], marks_of(family).write(ttl, tos), 0, resolved)
+    except OSError as error:
+        fail(f"cannot send to {target}: {error.strerror}")
 
 
 def send_notification(
@@ -89,7 +102,7 @@ def send_notification(
     chosen = _named(message_format, FORMATS, "--format") or (Format.BINARY if as_hex else Format.PLAIN_TEXT)
     body = Notification(_named(priority, PRIORITIES, "--priority") or Priority.INFO, chosen, _content(message, as_hex))
     # A notification is signed with the group key alone.
-    sending.send(body, Signer(_group_key(data, group_key), bytes(ED25519_KEY_BYTES)))
+    sending.send(body, Signer(_group_key(data, group_key), bytes(ED25519_KEY_BYTES)), data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +143,7 @@ def send_command(
     else:
         who, seed = parse_uuid(node_id, "--node-id"), parse_secret(signing_key, "--signing-key").reveal()
     # A command is signed with the node's own key alone.
-    sending.send(order.body(who), Signer(bytes(EMC_GROUP_KEY_BYTES_MIN), seed))
+    sending.send(order.body(who), Signer(bytes(EMC_GROUP_KEY_BYTES_MIN), seed), data)
 
 
 # --- watching ----------------------------------------------------------------------------------------------------
@@ -145,19 +158,41 @@ class Watch:
     json: bool
 
 
-def watch_events(address: str, join: Sequence[str], data: Path, watch: Watch) -> None:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to be a node, and whose neighbour."""
+
+    address: str
+    join: Sequence[str]
+    listening: Listening
+    calling: Calling
+
+    def ways(self, data: Path) -> Ways:
+        where, shown = parse_address(self.address), self.listening.shown(data)
+        return Ways(where, None, None) if shown is None else Ways(None, where, shown)
+
+    def roots(self, data: Path) -> bytes | None:
+        """To check those with that are joined by QUIC; None if nobody is."""
+        return self.calling.roots(data) if self.join or self.calling.root is not None else None
+
+    @property
+    def targets(self) -> list[Address]:
+        return [parse_address(each) for each in self.join]
+
+
+def watch_events(place: Place, data: Path, watch: Watch) -> None:
     """Exit status 1 if the time was over before as many events came as were asked for."""
-    watching = _Watching(watch)
+    watching, roots = _Watching(watch), place.roots(data)
     node = _node(
         data,
-        parse_address(address),
+        place.ways(data),
         Settings(),
-        join=[parse_address(each) for each in join],
+        join=place.targets if roots is None else (),
         on_change=watching.changed,
         on_unhandled=watching.commanded,
         on_refused=watching.refused,
     )
-    run_until_interrupted(lambda: watching.watch(node))
+    run_until_interrupted(lambda: watching.watch(node, place, roots))
     if watching.is_over and watch.count is not None and watching.came < watch.count:
         fail(f"{watching.came} of {watch.count} events came within {watch.timeout_s:g} s")
 
@@ -171,9 +206,12 @@ class _Watching:
         self._watch = watch
         self._enough = asyncio.Event()
 
-    async def watch(self, node: Node) -> None:
+    async def watch(self, node: Node, place: Place, roots: bytes | None) -> None:
         async with node:
-            err.print(f"listening on {show(node.address)} as node {node.node_id}", style="dim")
+            where = quic_address(node.quic_address) if place.listening.quic else node.address
+            err.print(f"listening on {show_any(where)} as node {node.node_id}", style="dim")
+            if roots is not None:
+                await asyncio.gather(*(node.join_quic(each, roots) for each in place.targets))
             showing = asyncio.create_task(self._show_events(node))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._watch.timeout_s):
@@ -190,8 +228,8 @@ class _Watching:
                 event.urgent,
                 said | _told("message", event.message),
                 f"{label(event.priority)}  {_shown(event.message)}",
-                f"from {show(event.source)}, ttl {event.ttl}",
-                {"source": show(event.source), "ttl": event.ttl},
+                f"from {show_any(event.source)}, ttl {event.ttl}",
+                {"source": show_any(event.source), "ttl": event.ttl},
             )
 
     def commanded(self, command: emm_compact.Command) -> None:
@@ -207,8 +245,8 @@ class _Watching:
             command.packet.header.urgent,
             {"name": body.name, **_told("parameters", content), "node_id": sender, "trace_id": trace_id},
             f"{visible(body.name)}  {_shown(content)}",
-            f"{sender or 'by its fingerprint'} from {show(command.source)}, ttl {command.ttl}",
-            {"source": show(command.source), "ttl": command.ttl},
+            f"{sender or 'by its fingerprint'} from {show_any(command.source)}, ttl {command.ttl}",
+            {"source": show_any(command.source), "ttl": command.ttl},
         )
 
     def _show(
@@ -229,7 +267,7 @@ class _Watching:
             self._enough.set()
 
     def refused(self, refusal: emm_compact.Refusal) -> None:
-        reason, source = refusal.error.reason, show(refusal.source)
+        reason, source = refusal.error.reason, show_any(refusal.source)
         if self._watch.json:
             document = {"refused": str(reason), "what": str(refusal.error), "source": source}
             print_json(document | {"hex": refusal.data.hex()})
@@ -243,17 +281,18 @@ class _Watching:
     def changed(self, change: emm_compact.NeighbourChange) -> None:
         who = change.relationship
         word = {ChangeKind.JOINED: "joined", ChangeKind.LOST: "lost", ChangeKind.DROPPED: "dropped"}[change.kind]
-        err.print(f"{word} {who.uuid} at {show(who.address)}", style="dim")
+        err.print(f"{word} {who.uuid} at {show_any(who.address)}", style="dim")
 
 
 # --- joining -----------------------------------------------------------------------------------------------------
 
 
-def join_nodes(addresses: Sequence[str], data: Path, timeout_s: float, json: bool) -> None:
+def join_nodes(addresses: Sequence[str], data: Path, timeout_s: float, calling: Calling, json: bool) -> None:
     """Exit status 1 if nobody answered."""
-    targets = [parse_address(address) for address in addresses]
-    node = _node(data, place_for_answers(targets), Settings(heartbeat_interval_s=VISIT_HEARTBEAT_S))
-    found = run_until_interrupted(lambda: _join(node, targets, timeout_s)) or []
+    targets, roots = [parse_address(address) for address in addresses], calling.roots(data)
+    ways = Ways(place_for_answers(targets) if roots is None else None, None, None)
+    node = _node(data, ways, Settings(heartbeat_interval_s=VISIT_HEARTBEAT_S))
+    found = run_until_interrupted(lambda: _join(node, targets, roots, timeout_s)) or []
     documents = [_neighbour(each) for each in found]
     if json:
         print_json(documents)
@@ -268,12 +307,19 @@ def join_nodes(addresses: Sequence[str], data: Path, timeout_s: float, json: boo
         )
 
 
-async def _join(node: Node, targets: Sequence[tuple[str, int]], timeout_s: float) -> list[emm_compact.Neighbour]:
+async def _join(
+    node: Node, targets: Sequence[Address], roots: bytes | None, timeout_s: float
+) -> list[emm_compact.Neighbour]:
+    def join(target: Address) -> Coroutine[None, None, emm_compact.Neighbour]:
+        return node.join(target, timeout_s) if roots is None else node.join_quic(target, roots, timeout_s)
+
     async with node:
-        asked = await asyncio.gather(*(node.join(each, timeout_s) for each in targets), return_exceptions=True)
+        asked = await asyncio.gather(*map(join, targets), return_exceptions=True)
         for each in asked:
             if isinstance(each, UsageError):
                 raise each
+            if isinstance(each, PeerError) and roots is not None:
+                err.print(Text(str(each)), style="dim", soft_wrap=True)
         return list(node.relationships)
 
 
@@ -281,7 +327,7 @@ def _neighbour(each: emm_compact.Neighbour) -> dict[str, Any]:
     join, topology = each.about.join, each.about.topology
     return {
         "node_id": str(each.uuid),
-        "address": show(each.address),
+        "address": show_any(each.address),
         "types": [label(kind) for kind in EventType if each.about.takes(kind)],
         "region": None if topology is None else topology.region,
         "status": None if join is None else _shown(each.about.status),
@@ -304,13 +350,22 @@ def _cell(value: Any) -> str:
 # --- pieces ------------------------------------------------------------------------------------------------------
 
 
-def _node(data: Path, listen: tuple[str, int], settings: Settings, **more: Any) -> Node:
+def _node(data: Path, ways: Ways, settings: Settings, **more: Any) -> Node:
     """With the identity and the trust of a directory."""
     identity, trust = identity_in(data), read_trust(data)
     signer = identity.signer(trust)
     if signer is None:
         misused(f"{data} {NO_GROUP_KEY}")
-    return Node(identity.node_id, signer, trust.key_ring(), listen=listen, settings=settings, **more)
+    return Node(
+        identity.node_id,
+        signer,
+        trust.key_ring(),
+        listen=ways.udp,
+        quic=ways.quic,
+        certificate=ways.certificate,
+        settings=settings,
+        **more,
+    )
 
 
 def _group_key(data: Path | None, given: str | None) -> bytes:

@@ -5,6 +5,7 @@ Command modules hold the options only; each loads what does the work when it is 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Final, NamedTuple, NoReturn
 
 import typer
@@ -22,6 +23,30 @@ ContextName = Annotated[
     str | None, typer.Option("--context", metavar="NAME", help="Use this context (weft context).", show_default=False)
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+
+# Of commands for devices.
+Quic = Annotated[bool, typer.Option("--quic", help="Use QUIC, so that nobody on the way can read the packets.")]
+QuicRoot = Annotated[
+    Path | None,
+    typer.Option(
+        "--root",
+        metavar="FILE",
+        help="Root certificates (PEM) to check the other side with. Unset: those of --data.",
+        show_default=False,
+    ),
+]
+QuicCertificate = Annotated[
+    Path | None,
+    typer.Option(
+        "--certificate",
+        metavar="FILE",
+        help="With --quic: the certificate to show (PEM), if it is not that of --data.",
+        show_default=False,
+    ),
+]
+QuicKey = Annotated[
+    Path | None, typer.Option("--key", metavar="FILE", help="Its private key (PEM, EC).", show_default=False)
+]
 
 
 class Where(NamedTuple):

@@ -46,14 +46,15 @@ class Pace:
         """When the next datagram may leave, as far as is known now. Never before the last ``take``."""
         return self._counted_s + max(0.0, 1 - self._tokens) / self._rate_per_s
 
-    def congested(self, now_s: float) -> None:
-        """Somebody reports congestion."""
+    def congested(self, now_s: float) -> bool:
+        """Somebody reports congestion; whether that cuts the rate."""
         self._count(now_s)
         if self._cut_s is not None and now_s < self._cut_s + DATAGRAM_CUT_INTERVAL_S:
-            return
+            return False
         self._cut_s = now_s
         self._rate_per_s = max(self._rate_per_s_min, self._rate_per_s / 2)
         self._tokens = min(self._tokens, self._burst)
+        return True
 
     def _count(self, now_s: float) -> None:
         passed_s = max(0.0, now_s - self._counted_s)

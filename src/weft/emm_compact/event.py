@@ -132,6 +132,7 @@ class Figures:
     unread: int = 0  # events without room in the application's queue
     forgotten: int = 0  # seen events that the cache had no room for, as of the last heartbeat: they could come twice
     rejected: Counter[Reject] = field(default_factory=Counter)  # ``replay`` counts what came another way before, too
+    slowed: int = 0  # times that the rate to a neighbour was halved, because of congestion
 
 
 def _uuid(value: bytes | None) -> UUID | None:

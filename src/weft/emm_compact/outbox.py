@@ -79,7 +79,7 @@ class CompactOutbox:
 
     def congested(self, target: Address, now_s: float) -> None:
         """There is congestion on the way to a neighbour."""
-        self._way(target, now_s).pace.congested(now_s)
+        self._figures.slowed += self._way(target, now_s).pace.congested(now_s)
 
     def rate_per_s(self, target: Address, now_s: float) -> float:
         way = self._ways.get(target)

@@ -29,6 +29,14 @@ class Gateway(Protocol):
     async def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class CompactFigures:
+    """How the gateway for datagrams stands as an EMM-C node."""
+
+    neighbours: int = 0
+    slowdowns: int = 0  # times that the rate to one of them was halved, since the start
+
+
 @runtime_checkable
 class DatagramGateway(Gateway, Protocol):
     """A gateway that knows what became of each datagram."""
@@ -37,6 +45,8 @@ class DatagramGateway(Gateway, Protocol):
 
     def rejected(self) -> Mapping[str, int]:
         """By reason."""
+
+    def compact_figures(self) -> CompactFigures: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ Take = Callable[[Delivered], Awaitable[None]]
 
 class Following:
     """``take`` gets one batch at a time; when it returns, the batch is handled. ``interrupted`` is told why the node
-    ended the subscription, which is then opened again."""
+    ended the subscription, which is then opened again. A group goes on where it was, others at ``start``."""
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class Following:
         *,
         credit_bytes: int,
         group: str = "",
+        start: Edge = Edge.LATEST,
     ) -> None:
         self._mesh = mesh
         self._pattern = pattern
@@ -44,6 +45,7 @@ class Following:
         self._interrupted = interrupted
         self._credit_bytes = credit_bytes
         self._group = group
+        self._start = Edge.OWN if group else start
         self._number: int | None = None
         self._holding = mesh.held.holding(f"a gateway's {pattern}", Use.SUBSCRIBE)
         self._waiting: deque[Delivered] = deque()
@@ -72,12 +74,11 @@ class Following:
             await asyncio.gather(self._working, return_exceptions=True)
 
     def _open(self) -> None:
-        start = Edge.OWN if self._group else Edge.LATEST
         member = str(self._mesh.node_id) if self._group else ""
         self._holding.close()
         self._holding = self._mesh.held.holding(f"a gateway's {self._pattern}", Use.SUBSCRIBE)
         self._number = self._mesh.subscribe(
-            self, self._pattern, start, self._credit_bytes, self._group, member, self._holding, GATEWAY
+            self, self._pattern, self._start, self._credit_bytes, self._group, member, self._holding, GATEWAY
         )
 
     async def _work(self) -> None:

@@ -13,7 +13,7 @@ from enum import IntEnum
 from math import ceil
 from typing import Final
 
-from weft.gateway import BridgeFigures, RequestFigures
+from weft.gateway import BridgeFigures, CompactFigures, RequestFigures
 from weft.limits import LINK_LATENCIES_KEPT
 from weft.model.pipeline_reports import PipelineReport
 
@@ -217,6 +217,7 @@ class NodeFigures:
     turned_away: Mapping[tuple[str, str], int] = field(default_factory=dict)  # connections: (port, reason) -> how many
     datagrams: Mapping[str, int] = field(default_factory=dict)  # of devices: fate -> how many
     datagrams_rejected: Mapping[str, int] = field(default_factory=dict)  # reason -> how many
+    compact: CompactFigures | None = None  # None: no devices are heard
     coaty: BridgeFigures | None = None  # None: no Coaty namespace is joined
     kv: KvFigures | None = None  # None: the node is not up
     calls: CallFigures | None = None  # None: the node is not up

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from weft.gateway import BridgeFigures, RequestFigures
+from weft.gateway import BridgeFigures, CompactFigures, RequestFigures
 from weft.model.pipeline_reports import PipelineReport
 from weft.node.figures import (
     DELAY_BUCKETS_S,
@@ -192,6 +192,14 @@ DATAGRAMS: Final = Definition(
 )
 DATAGRAMS_REJECTED: Final = Definition(
     "weft_datagrams_rejected_total", Kind.COUNTER, "Those that were refused, by reason.", ("reason",)
+)
+COMPACT_NEIGHBOURS: Final = Definition(
+    "weft_emm_c_neighbours", Kind.GAUGE, "EMM-C nodes that have a relationship with this one."
+)
+COMPACT_SLOWDOWNS: Final = Definition(
+    "weft_emm_c_slowdowns_total",
+    Kind.COUNTER,
+    "How often the rate to an EMM-C neighbour was halved because of congestion.",
 )
 COATY_IN: Final = Definition(
     "weft_coaty_in_events_total",
@@ -431,6 +439,8 @@ class Metrics(Collector):
         yield from _of_security(figures)
         yield _family(DATAGRAMS, [((fate,), count) for fate, count in figures.datagrams.items()])
         yield _family(DATAGRAMS_REJECTED, [((reason,), count) for reason, count in figures.datagrams_rejected.items()])
+        if figures.compact is not None:
+            yield from _of_compact(figures.compact)
         if figures.coaty is not None:
             yield from _of_coaty(figures.coaty)
         if figures.kv is not None:
@@ -544,6 +554,11 @@ def _of_security(figures: NodeFigures) -> Iterator[Metric]:
         yield _single(CERTIFICATE_FAILURES, figures.certificate_failures)
     if figures.keys is not None:
         yield _family(API_KEYS, [((state,), count) for state, count in figures.keys.items()])
+
+
+def _of_compact(figures: CompactFigures) -> Iterator[Metric]:
+    yield _single(COMPACT_NEIGHBOURS, figures.neighbours)
+    yield _single(COMPACT_SLOWDOWNS, figures.slowdowns)
 
 
 def _of_coaty(figures: BridgeFigures) -> Iterator[Metric]:

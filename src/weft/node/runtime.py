@@ -471,6 +471,7 @@ class Node:
             turned_away=self._entrances.keeper.turned_away,
             datagrams={} if emm is None else emm.fates(),
             datagrams_rejected={} if emm is None else emm.rejected(),
+            compact=None if emm is None else emm.compact_figures(),
             coaty=None if coaty is None else coaty.bridge_figures(),
             kv=self._machinery.kv.figures(),
             calls=self._machinery.calls.figures(),

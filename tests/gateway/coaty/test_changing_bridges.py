@@ -165,3 +165,55 @@ def test_nothing_is_lost_while_bridges_change_and_nothing_doubles_while_they_sta
                 await story(speaker, listener, stack)
 
     asyncio.run(agents())
+
+
+@pytest.mark.req("COA-12")
+def test_agents_that_are_in_the_mesh_do_not_come_again_with_a_bridge(tmp_path: Path) -> None:
+    """Neither with one that was killed and starts again, nor with another one. Each asks what there is, and an agent
+    answers, whose own word of itself the first one heard."""
+
+    async def there(client: Client) -> list[str]:
+        """The names of agents in the mesh, but for the bridges, as often as they came."""
+        names = [
+            json.loads(event.payload)["data"]["object"]["name"]
+            for place in await client.positions("coaty.plant.ADV.Identity")
+            async for batch in await client.fetch(place.stream, place.epoch, 0)
+            for event in batch.events()
+        ]
+        return sorted(name for name in names if name != "weft")
+
+    async def come(client: Client, *names: str) -> None:
+        """Once they all are, each is there once."""
+        async with asyncio.timeout(WAIT_S):
+            while not set(names) <= set(await there(client)):
+                await asyncio.sleep(0.05)
+        assert await there(client) == sorted(names)
+
+    async def story(stack: ExitStack) -> None:
+        file = tmp_path / "weft.toml"
+        config = ("--config", str(file))
+
+        async def start(name: str, bootstrap: list[str], *flags: str, token: str = "") -> RunningNode:
+            file.write_text(CONFIG.format(bootstrap=json.dumps(bootstrap)))
+            return await asyncio.to_thread(stack.enter_context, up(tmp_path / name, *flags, *config, stdin=token))
+
+        first = await start("a", [], "--node-id", "a")
+        async with Agent("plant", name="old", bootstrap=[first.gateway("coaty")]) as old:
+            async with first.client() as client:
+                await come(client, "old")
+            await asyncio.to_thread(first.end, signal.SIGKILL)
+            a = await start("a", list(old.addresses), "--node-id", "a", "--ca-listen", "127.0.0.1:0")
+            async with a.client() as client, Agent("plant", name="late", bootstrap=[a.gateway("coaty")]):
+                await come(client, "old", "late")
+                token = await asyncio.to_thread(token_from, tmp_path / "a", "b")
+                enrolling = ("--peer", a.grpc, "--ca", f"https://{a.ready['ca']}", "--token", "-")
+                b = await start("b", list(old.addresses), *enrolling, token=token)
+                await know_each_other(a, b)  # so it has asked, and what it had to bring over is on its way
+                async with Agent("plant", name="last", bootstrap=[b.gateway("coaty")]):
+                    await come(client, "old", "late", "last")
+                await asyncio.to_thread(b.end_quietly)  # with all that it had to send
+                assert await there(client) == ["last", "late", "old"]
+        await asyncio.to_thread(a.end_quietly)
+
+    with ExitStack() as stack:
+        asyncio.run(story(stack))

@@ -232,3 +232,30 @@ def test_an_object_is_found_once_and_again_when_it_was_gone() -> None:
         assert len(it.published.on("coaty.plant.ADV.CoatyObject")) == 3
 
     on_loop(story)
+
+
+@pytest.mark.req("COA-12")
+def test_what_the_mesh_has_of_objects_counts_when_agents_are_asked() -> None:
+    """Whichever bridge wrote it, in whatever order it is read, and though agents answer before all of it has come."""
+
+    def story() -> None:
+        it = room()
+        topic = "coaty.plant.ADV.CoatyObject"
+        there, gone, back, changed, new = (thing(name) for name in ("there", "gone", "back", "changed", "new"))
+        for each in (there, gone, back, changed, new):
+            it.inbound.found(new_id(), each)
+        for each, told_us in ((there, 1), (gone, 1), (back, 3), ({**changed, "name": "other"}, 1)):
+            it.inbound.is_told(each["objectId"], json.dumps(each).encode(), told_us)
+        it.inbound.is_told(gone["objectId"], b"", 2)
+        it.inbound.is_told(back["objectId"], b"", 2)  # of another bridge, before it was back
+        for payload in (b"no JSON", b"[]", b"{}"):
+            it.inbound.is_told(new["objectId"], payload, 1)
+        assert it.published.on(topic) == [], "nothing is known yet of what the mesh has"
+        it.inbound.settle()
+        names = {json.loads(each)["data"]["object"]["name"] for each in it.published.on(topic)}
+        assert names == {"gone", "changed", "new"}
+        for each in (there, gone, back, changed, new):
+            it.inbound.found(new_id(), each)
+        assert len(it.published.on(topic)) == 3
+
+    on_loop(story)

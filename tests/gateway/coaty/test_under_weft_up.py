@@ -167,3 +167,40 @@ def test_strangers_do_not_keep_a_node_from_ending(tmp_path: Path) -> None:
         with strangers(str(Address(*endpoint))):
             node.metrics()  # by then the node's event loop has seen them
             node.end_quietly()
+
+
+@pytest.mark.req("COA-12", "OBS-01")
+def test_what_the_page_on_coaty_says_is_counted_is_a_metric(tmp_path: Path) -> None:
+    """What is refused on the way out, topics beyond the bound, and questions that wait for answers."""
+    file = tmp_path / "weft.toml"
+
+    async def story(agent: Agent) -> None:
+        kept = [agent.observe_channel(f"c{number}") for number in range(3)]
+        with up(tmp_path / "a", "--config", str(file)) as node:
+
+            async def counted(series: str, wanted: float) -> None:
+                async with asyncio.timeout(WAIT_S):
+                    while value_of(await asyncio.to_thread(node.metrics), series) != wanted:
+                        await asyncio.sleep(0.1)
+
+            await counted("weft_coaty_topics_refused", 2)
+            figures = await asyncio.to_thread(node.metrics)
+            async with node.client() as client:
+                await client.publish("coaty.plant.CHN.c0", b"no event of Coaty")
+                await counted('weft_coaty_out_events_total{fate="rejected"}', 1)
+                call = {"sourceId": new_id(), "correlationId": new_id(), "data": {"parameters": {}}}
+                await client.publish("coaty.plant.CLL.add", json.dumps(call))
+                await counted("weft_coaty_questions", 1)
+            assert value_of(figures, "weft_coaty_topics") > 1
+            for series in ("held_events", "held_forgotten_total", "distrusted_total", "bridges"):
+                assert value_of(figures, f"weft_coaty_{series}") == 0
+            assert len(kept) == 3
+            await asyncio.to_thread(node.end_quietly)
+
+    async def play() -> None:
+        async with Agent(NAMESPACE, name="wants more than is learned") as agent:
+            bootstrap = json.dumps(agent.addresses)
+            file.write_text(f'[gateway.coaty]\nnamespace = "plant"\nlearned_max = 1\nbootstrap = {bootstrap}\n')
+            await story(agent)
+
+    asyncio.run(play())

@@ -211,6 +211,11 @@ def next_of(made: socket.socket, *kinds: EventType) -> Seen:
             return seen
 
 
+def counted(node: RunningNode, series: str) -> float:
+    (line,) = [line for line in node.metrics().splitlines() if line.startswith(f"{series} ")]
+    return float(line.split()[-1])
+
+
 @pytest.mark.req("EMC-09", "EMC-12", "EMC-14")
 def test_on_the_wire_packets_are_unchanged_and_marks_are_heeded(tmp_path: Path) -> None:
     data, flags = prepared(tmp_path)
@@ -237,15 +242,35 @@ def test_on_the_wire_packets_are_unchanged_and_marks_are_heeded(tmp_path: Path) 
             second: (8, 0x38 << 2 | 0b10),
         }, "once each, as they were, with one less to live"
         assert next_of(c, *events_only).data == second, "it takes no notifications"
+        assert (counted(node, "weft_emm_c_neighbours"), counted(node, "weft_emm_c_slowdowns_total")) == (3, 0)
         last = packet(note, B)
         with marked(b, socket.IP_TOS, 0b11):  # as if a router had marked it
             b.sendto(last, gateway)
         assert next_of(a, *events_only).data == last, "its own did not come back"
+        assert counted(node, "weft_emm_c_slowdowns_total") == 1, "the way to B, and no other"
         while True:
             body = decode_untrusted(next_of(b, EventType.HEARTBEAT).data).body
             assert isinstance(body, Heartbeat)
             if body.rate.ecn == 0b11:
                 break
+        node.end_quietly()
+
+
+@pytest.mark.req("EMC-10", "EMC-14")
+def test_what_expires_while_it_waits_for_its_turn_is_counted(tmp_path: Path) -> None:
+    """Twenty packets leave in a second; these are worth sending for a second or two."""
+    data, flags = prepared(tmp_path)
+    file = tmp_path / "weft.toml"
+    file.write_text(CONFIG.replace("heartbeat_interval_s = 1", "rate_per_s_max = 20"))
+    hint = Field(FieldType.EXPIRY_HINT, b"\x01")
+    command = Command("stop", b"", (Field(FieldType.NODE_ID, A.node_id.bytes), hint))
+    with up(data, *flags) as node, plain_socket("127.0.0.1") as a, plain_socket("127.0.0.1") as b:
+        gateway = address_of(node)
+        b.sendto(join_of(B), gateway)
+        next_of(b, EventType.JOIN)
+        while not counted(node, 'weft_datagrams_total{fate="expired"}'):
+            for _ in range(100):
+                a.sendto(packet(command, A), gateway)
         node.end_quietly()
 
 

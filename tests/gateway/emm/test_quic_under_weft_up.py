@@ -279,3 +279,40 @@ def test_a_certificate_that_is_not_trusted_is_logged_and_nothing_is_sent(tmp_pat
             assert "certificate" in refusal["reason"]
             here.end_quietly()
         assert there.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.req("EMM-28", "EMC-11", "EMC-12")
+def test_gateways_that_are_emm_c_neighbours_by_quic_pass_events_on(tmp_path: Path) -> None:
+    """One dials the other; what a node beside one says reaches the mesh of the other, and again after a restart."""
+    (first, one), (second, other) = prepared(tmp_path, "a"), prepared(tmp_path, "b")
+    signer, node_id = emm_compact.Signer(GROUP, b"n" * 32), UUID(int=55)
+    for data, neighbour in ((first, other), (second, one)):
+        add_group(data, Secret(GROUP))
+        trusted = ((node_id, signer.public_key), (neighbour.node_id, neighbour.public_key))
+        for who, key in trusted:
+            add_device(data, DeviceKey(who, KEY_ID, KeyKind.ED25519, Secret(key)))
+    ring = emm_compact.KeyRing((GROUP,), {one.node_id.bytes: (one.public_key,)})
+
+    async def story(here: RunningNode, there: RunningNode, *said: str) -> None:
+        root = root_of(first).read_bytes()
+        async with compact_nodes.Node(node_id, signer, ring, listen=None) as compact, client_of(there) as client:
+            await compact.join_quic(("127.0.0.1", port_of(here)), root, WAIT_S)
+
+            async def both_ways() -> bool:
+                figures = (await asyncio.to_thread(here.metrics)).splitlines()
+                return "weft_emm_c_neighbours 2.0" in figures
+
+            await until(both_ways)
+            await compact.publish(said[-1])
+            found = await events(client, "emm.notification.*", len(said))
+            assert [event.payload.decode() for event in found] == list(said)
+        await asyncio.to_thread(there.end_quietly)
+
+    with up(second, *configured(second, JOINED.format(port=0))) as there:
+        port = port_of(there)
+        joining = f'compact_join = ["quic://127.0.0.1:{port}"]\nquic_root = "{root_of(second)}"\n'
+        with up(first, *configured(first, f'[gateway.emm]\nquic = "127.0.0.1:0"\n{joining}')) as here:
+            asyncio.run(story(here, there, "from afar"))
+            with up(second, *configured(second, JOINED.format(port=port))) as again:
+                asyncio.run(story(here, again, "from afar", "once more"))
+            here.end_quietly()

@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -30,6 +31,8 @@ SEAL_ID, SEAL_KEY = b"i" * 16, b"k" * 32
 KEYS: Final = {SEAL_ID: SEAL_KEY}
 RULES: Final = emm.Rules(packet_bytes_max=1200, profile=emm.Profile.INTEROP_V1)
 SECRETS: Final = emm.SealRule(parse_pattern("secret.>"), SEAL_ID)
+# 896 bytes that no compression makes smaller: too many for a packet of the default size.
+NOISE: Final = b"".join(sha256(bytes((number,))).digest() for number in range(28))
 CONFIG: Final = f"""
 [gateway.emm]
 udp = "127.0.0.1:0"
@@ -112,6 +115,9 @@ def test_limits_profile_seals_and_compression(tmp_path: Path) -> None:
             assert alarm.encrypted
             assert alarm.compressed
             assert b"alarms" not in alarm.raw
+            await client.publish("secret.alarms.picture", NOISE)
+            picture = await event_named("secret.alarms.picture", judge, lambda: received(device))
+            assert picture.values[1][1] == NOISE
         await asyncio.to_thread(node.end_quietly)
 
     with up(data, *flags) as node, device_at(node.gateway("emm")) as device:

@@ -15,7 +15,7 @@ from weft.coaty.events import Event, Responses
 from weft.coaty.identities import kept_identity
 from weft.coaty.observing import Observation
 from weft.coaty.settling import Publication
-from weft.core.messages import Delivered
+from weft.core.messages import Delivered, Edge
 from weft.doors import Door
 from weft.errors import UsageError, WeftError
 from weft.gateway import BridgeFigures
@@ -28,11 +28,11 @@ from weft.gateway.coaty.objects import Objects
 from weft.gateway.coaty.outbound import COATY_QUESTIONS_MAX, Outbound, Questions
 from weft.gateway.coaty.settings import CoatySettings
 from weft.gateway.coaty.sharing import Heard, Sharing, group_of, mark_of, said_of
-from weft.gateway.coaty.topics import bridges_topic, events_pattern
+from weft.gateway.coaty.topics import bridges_topic, events_pattern, objects_topic
 from weft.gateway.following import Following, Take
 from weft.gateway.publishing import Publishing
 from weft.limits import MIB
-from weft.model import Batch, Receipt
+from weft.model import Batch, Pattern, Receipt
 from weft.port.node import MeshNode
 from weft.wire.coaty import CoreType, Resolve, require_namespace
 from weft.wire.libp2p import multiaddr
@@ -69,6 +69,7 @@ class CoatyGateway:
         self._agent: Agent | None = None
         self._following: Following | None = None  # what goes out
         self._watching: Following | None = None  # what came in through any bridge, and what bridges report
+        self._state: Following | None = None  # the objects that the mesh has, from the beginning
         self._tasks: list[asyncio.Task[None]] = []
         self._newcomer = asyncio.Event()
         self._met = asyncio.Event()  # other bridges are known by now, and so is the island
@@ -90,8 +91,10 @@ class CoatyGateway:
         self._listening.begin(heard)
         self._publishing.start()
         await agent.start()
-        self._watching = self._new_following(self._watch, "")
+        self._watching = self._new_following(self._watch, events_pattern(namespace))
         self._watching.start()
+        self._state = self._new_following(self._take_state, Pattern(objects_topic(namespace)), start=Edge.EARLIEST)
+        self._state.start()
         self._follow()
         works = (
             self.inbound.run(heard), self._tend(), self._meet(agent), self._tell_errors(agent), self._keep_island()
@@ -167,10 +170,10 @@ class CoatyGateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
-        for following in (self._following, self._watching):
+        for following in (self._following, self._watching, self._state):
             if following is not None:
                 await following.close()
-        self._following = self._watching = None
+        self._following = self._watching = self._state = None
         agent, self._agent = self._agent, None
         if agent is not None:
             await agent.close()
@@ -190,23 +193,26 @@ class CoatyGateway:
         await self.outbound.take(delivered)
 
     def _follow(self) -> None:
-        self._following = self._new_following(self._take, group_of(self._settings.namespace, self.island.name))
+        namespace = self._settings.namespace
+        group = group_of(namespace, self.island.name)
+        self._following = self._new_following(self._take, events_pattern(namespace), group=group)
         self._following.start()
 
-    def _new_following(self, take: Take, group: str) -> Following:
+    def _new_following(self, take: Take, pattern: Pattern, *, group: str = "", start: Edge = Edge.LATEST) -> Following:
+        credit_bytes = COATY_BRIDGE_CREDIT_BYTES
         return Following(
-            self._mesh,
-            events_pattern(self._settings.namespace),
-            take,
-            self._interrupted,
-            credit_bytes=COATY_BRIDGE_CREDIT_BYTES,
-            group=group,
+            self._mesh, pattern, take, self._interrupted, credit_bytes=credit_bytes, group=group, start=start
         )
 
     def _interrupted(self, error: WeftError) -> None:
         self._logger.warning("coaty_out_interrupted", reason=str(error))
 
     # --- what other bridges do -----------------------------------------------------------------------------------
+
+    async def _take_state(self, delivered: Delivered) -> None:
+        """Objects that some bridge has brought over, this one before it was started again, say."""
+        for event in Batch.read_stored(delivered.data).events_from(delivered.first_offset):
+            self.inbound.is_told((event.key or b"").decode(errors="replace"), event.payload, event.timestamp_us)
 
     async def _watch(self, delivered: Delivered) -> None:
         if delivered.stream.origin == self._mesh.node_id:

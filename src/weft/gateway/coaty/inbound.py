@@ -20,7 +20,7 @@ from weft.gateway.coaty.objects import Objects
 from weft.gateway.coaty.sharing import Bridge, Heard, Held, Sharing
 from weft.gateway.coaty.topics import mesh_topic, raw_mesh_topic
 from weft.gateway.publishing import Publishing
-from weft.limits import COATY_OBSERVED_BYTES_MAX, COATY_OBSERVED_MAX
+from weft.limits import COATY_OBSERVED_BYTES_MAX, COATY_OBSERVED_MAX, COATY_PAYLOAD_BYTES_MAX
 from weft.model import Receipt
 from weft.model import Topic as MeshTopic
 from weft.wire.coaty import (
@@ -38,7 +38,7 @@ from weft.wire.coaty import (
     is_coaty_topic,
     parse_topic_untrusted,
 )
-from weft.wire.coaty.jsonvalues import encode_json
+from weft.wire.coaty.jsonvalues import decode_json_untrusted, encode_json
 from weft.wire.coaty.messages import topics_of
 
 BRIDGE_HEADER: Final = "coaty-bridge"  # the agent id of the bridge that carried it over
@@ -95,7 +95,9 @@ class Inbound:
         self._island = island
         self._logger = logger
         self._is_settled = False
-        self._known: dict[str, str] = {}  # by object id, the last identity that was advertised or found
+        self._early: dict[str, tuple[str, CoatyObject]] = {}  # found before we were settled, by object id
+        self._told_us: dict[str, int] = {}  # when the mesh's state last said something of an object
+        self._known: dict[str, str] = {}  # by object id, the last that was advertised or found of it
         self._pending = self._pending_bytes = 0  # given to the node, and not synced yet
         self._room = asyncio.Event()
 
@@ -130,6 +132,10 @@ class Inbound:
 
     def found(self, source_id: str, existing: CoatyObject) -> None:
         """An object was there before us, or came unheard: for the mesh, it counts as advertised now."""
+        if not self._is_settled:
+            if len(self._early) < COATY_KNOWN_MAX:
+                self._early[existing["objectId"]] = source_id, existing
+            return
         identity = self._know(existing)
         if identity in self._brought:
             return
@@ -140,12 +146,33 @@ class Inbound:
         if read is not None:
             self._bring(event, *read)
 
+    def is_told(self, object_id: str, payload: bytes, told_us: int) -> None:
+        """What the mesh's state of the namespace has of an object, whoever brought it over: found, it is not new."""
+        if told_us < self._told_us.get(object_id, 0):
+            return  # of another bridge, and older
+        self._told_us.pop(object_id, None)
+        self._told_us[object_id] = told_us
+        if len(self._told_us) > COATY_KNOWN_MAX:
+            del self._told_us[next(iter(self._told_us))]
+        if not payload:
+            self._brought.discard(self._known.pop(object_id, ""))
+            return
+        try:
+            told = decode_json_untrusted(payload, "object", COATY_PAYLOAD_BYTES_MAX)
+        except PeerError:
+            return  # clients of the mesh may write there what they like
+        if isinstance(told, dict) and told.get("objectId") == object_id:
+            self._brought.add(self._know(told))
+
     # --- sharing -------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Other bridges are known by now."""
+        """Other bridges are known by now, and so is what the mesh has."""
         self._is_settled = True
         self.take_over()
+        early, self._early = self._early, {}
+        for source_id, existing in early.values():
+            self.found(source_id, existing)
 
     def expire(self) -> None:
         self.held.expire(self._now_s())

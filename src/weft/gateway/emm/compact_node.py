@@ -161,6 +161,11 @@ class CompactNode:
         assert self._neighbours is not None, "there is a neighbour"
         return self._neighbours.rate_per_s(target, self._clock())
 
+    @property
+    def neighbours(self) -> int:
+        """How many there are."""
+        return 0 if self._neighbours is None else len(self._neighbours.relationships)
+
     # --- time ----------------------------------------------------------------------------------------------------
 
     def _on_timer(self) -> None:

@@ -14,6 +14,7 @@ from structlog.stdlib import BoundLogger
 from weft.datagram_node import Instant
 from weft.doors import Door
 from weft.errors import StorageError, UsageError, WeftError
+from weft.gateway import CompactFigures
 from weft.gateway.emm.accepting import Acceptance
 from weft.gateway.emm.checkers import Checkers
 from weft.gateway.emm.compact_judge import CompactJudge
@@ -204,6 +205,7 @@ class EmmGateway:
             "dropped": inbound.line.dropped + inbound.signatures.dropped + self._overflowed() + self._quic.dropped,
             "relayed": self._compact_node.figures.relayed,
             "ended": self._compact_node.figures.ended,
+            "expired": self._compact_node.figures.expired,
             "sent": outbound.figures.sent,
             "unsent": outbound.figures.unsent + self._compact_node.unrelayed,
             "no-quic": outbound.figures.no_quic,
@@ -216,6 +218,9 @@ class EmmGateway:
     def rejected(self) -> dict[str, int]:
         """Datagrams that were refused, by reason (EMM-18)."""
         return {str(reason): count for reason, count in list(self.inbound.quarantine.rejected.items())}
+
+    def compact_figures(self) -> CompactFigures:
+        return CompactFigures(self._compact_node.neighbours, self._compact_node.figures.slowed)
 
     # --- while it runs -------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -73,7 +74,8 @@ class Channel:
             raise self._closed()
         dialling = self._dialling
         if dialling is None:
-            dialling = self._dialling = asyncio.create_task(self._dial())
+            # What a connection calls is called in the context that it was made in: that of nobody, for it outlives all.
+            dialling = self._dialling = Context().run(asyncio.get_running_loop().create_task, self._dial())
             dialling.add_done_callback(self._dialled)
         await asyncio.wait([dialling])  # others may wait for it, too: cancelling one does not cancel it
         if dialling.cancelled():
