@@ -92,6 +92,7 @@ class Reporter:
             while True:
                 self._due.wait()
                 self._due.clear()
+                is_over = self._is_over  # before looking: what was told before the end is not missed
                 with self._lock:
                     record, self._next = self._next, None
                 if record is not None:
@@ -103,7 +104,7 @@ class Reporter:
                         self._complain(error)
                         if isinstance(error, NotAllowed):
                             return
-                elif self._is_over:
+                if is_over:
                     return
         finally:
             if client is not None:
