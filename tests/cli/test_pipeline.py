@@ -14,7 +14,7 @@ from weft.errors import UsageError
 from weft.pipelines.base import Outcome
 from weft.pipelines.catalogue import CATALOGUE, Entry
 from weft.pipelines.records import QueryRecord, Records, RunRecord
-from weft.pipelines.submitting import outcome_lines, read_overrides
+from weft.pipelines.submitting import outcome_lines, read_overrides, table_overrides
 
 RUNNING = RunRecord("night", "archive", 1, "local[2]", "a.toml", 1, 2_000_000, "running")
 
@@ -101,6 +101,8 @@ checkpoint = "{place}/checkpoint"
         ("archive", ["mesh.nodes=[]", "mesh.insecure=false", "mesh.context=nowhere"], "no context is called 'nowhere'"),
         ("archive", ["mesh.token='file:{place}/none'"], "option token: cannot read {place}/none"),
         ("archive", ["mesh.insecure=false", "mesh.tls_root={place}/none"], "cannot read {place}/none"),
+        ("archive", ["layout.sort_by=['nope']"], "no such column to lay the table out by (column nope, known key, "),
+        ("archive", ["sorce.a=1", "source.b=1"], 'unknown setting "source.b" (given by flags); unknown sett'),
         ("compact", [], "there is no delta table to read (setting table.path, table {place}/table)"),
         ("audit", ["audit.subscribe='plant.>'"], "there is no delta table to read (setting table.path"),
     ],
@@ -148,6 +150,22 @@ def test_settings_without_a_name(setting: str) -> None:
 def test_a_flag_that_means_nothing_here_is_refused(weft: Weft, tmp_path: Path, pipeline: str, flag: str) -> None:
     outcome = weft("pipeline", "run", pipeline, "--config", tmp_path / "a.toml", flag)
     assert (outcome.status, flag in outcome.err) == (1, True)
+
+
+@pytest.mark.req("LAK-01")
+@pytest.mark.parametrize("name", ["plant.events", "unity.main.plant.events"])
+def test_a_name_of_another_form_makes_no_directory(
+    weft: Weft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = weft("pipeline", "run", "archive", "--config", tmp_path / "a.toml", "--table", name)
+    assert outcome.status == 2
+    assert f"{name} looks like a name, but names are catalog.namespace.table" in outcome.err
+    assert f"write ./{name}" in outcome.err
+    (tmp_path / name).mkdir()
+    assert table_overrides(name) == {"table.path": name}, "it is there"
+    assert table_overrides("main.plant.events") == {"table.name": "main.plant.events"}
+    assert table_overrides(f"./{name}") == {"table.path": f"./{name}"}
 
 
 def test_a_bad_override_is_a_misuse(weft: Weft, tmp_path: Path) -> None:

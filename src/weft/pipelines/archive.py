@@ -28,6 +28,7 @@ from weft.pipelines.archive_events import Events, TopicColumn, bucket, first_tok
 from weft.pipelines.base import Streaming
 from weft.pipelines.idle import has_begun, nothing_since
 from weft.pipelines.lake.goals import FRESHNESS_S_MAX, FRESHNESS_S_MIN, Goal, trigger_ms, worthwhile
+from weft.pipelines.lake.writing import stored_schema
 from weft.pipelines.ranges import only_ranges, read_ranges
 from weft.pipelines.settings import AVAILABLE_NOW, SourceSection, StreamingSettings
 from weft.pipelines.typed.settings import DeadLettersSection, TypedSection, dead_letters
@@ -116,6 +117,16 @@ class ArchiveSettings(StreamingSettings):
     def _one_trigger(self) -> Self:
         if self.table.freshness is not None and "trigger" in self.run.model_fields_set and not self.ends:
             raise ValueError("table.freshness picks the trigger: give it, or run.trigger")
+        return self
+
+    @model_validator(mode="after")
+    def _raw_has_columns(self) -> Self:
+        """Those of a typed table are known to the mesh."""
+        if self.typed is None:
+            try:
+                stored_schema(self.table_settings(), self.layout.events().columns())
+            except lake.TableError as error:
+                raise ValueError(str(error)) from None  # what pydantic collects
         return self
 
     @property

@@ -64,6 +64,9 @@ class AuditSettings(JobSettings):
     def uses_mesh(self) -> bool:
         return True
 
+    def reads(self) -> str:
+        return self.audit.subscribe
+
 
 class Finding(StrEnum):
     """What can be said of a range of offsets."""

@@ -174,6 +174,11 @@ class PipelineSettings(Section):
         """Whether it talks to nodes: pipelines with a source do, if it is set."""
         return getattr(self, "source", None) is not None
 
+    def reads(self) -> str | None:
+        """The topics and patterns that it reads from the mesh; None if it reads nothing there."""
+        source: SourceSection | None = getattr(self, "source", None)
+        return None if source is None else source.subscribe
+
 
 class StreamingSettings(PipelineSettings):
     """Pipelines that go on until they are stopped, or until they have read all there is."""
