@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from weft.client import NotAllowed
+from weft.client import NotAllowed, Unauthenticated
 from weft.client.blocking import Client
 from weft.errors import WeftError
 from weft.model.pipeline_reports import (
@@ -104,6 +104,9 @@ class Reporter:
                         self._complain(error)
                         if isinstance(error, NotAllowed):
                             return
+                        if isinstance(error, Unauthenticated) and client is not None:
+                            client.close()
+                            client = None  # the next one has the key that is there by then
                 if is_over:
                     return
         finally:
