@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from tests.cli.commands import Weft
 from weft.configuration import flags
@@ -123,6 +125,37 @@ def test_what_can_be_known_is_said_before_spark_starts(
     assert said.format(place=tmp_path) in " ".join(outcome.err.split())
     assert "Traceback" not in outcome.err
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.req("SPK-03")
+@pytest.mark.parametrize(
+    ("pipeline", "settings", "said"),
+    [
+        (
+            "audit",
+            ["audit.subscribe='plant.>'"],
+            "this is not a table of raw events (table {place}/odd, missing",
+        ),
+        ("replay", ["replay.topics='plant.>'"], "this is not a table of raw events (table {place}/odd, missing"),
+        ("archive", [], "the table is partitioned otherwise (table {place}/odd, there not at all, coming date)"),
+        ("archive", ["typed.schema_file={place}/none.json"], "cannot read the schema {place}/none.json"),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused_before_spark_starts(
+    weft: Weft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: str, settings: list[str], said: str
+) -> None:
+    monkeypatch.setattr("weft.pipelines.running.session", None)  # to call it is an error
+    monkeypatch.setattr("weft.pipelines.running.ask_mesh", lambda *_: None)
+    write_deltalake(tmp_path / "odd", pa.table({"x": [1]}))
+    text = ARCHIVE.format(place=tmp_path)
+    file = tmp_path / "pipeline.toml"
+    file.write_text(text.partition("[source]")[0] + "[table]" if pipeline != "archive" else text)
+    given = [each.format(place=tmp_path) for each in ["report=false", f"table.path={tmp_path}/odd", *settings]]
+    flags = [part for each in given for part in ("--set", each)]
+    outcome = weft("pipeline", "run", pipeline, "--config", file, "--state-dir", tmp_path / "runs", *flags)
+    assert outcome.status == 1
+    assert said.format(place=tmp_path) in " ".join(outcome.err.split())
+    assert weft("pipeline", "status", "--state-dir", tmp_path / "runs", "--json").document[0]["state"] == "failed"
 
 
 @pytest.mark.parametrize(

@@ -132,11 +132,8 @@ def selected(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
     first_us, end_us = _us(wanted.starting_timestamp), _us(wanted.ending_timestamp)
     last_us = None if end_us is None else end_us - 1
     table = lake.open_table(settings.table.settings())
+    lake.check_columns(table, NEEDED)
     rows = table.read(spark, [file for file in table.files() if of_days(file, first_us, last_us)])
-    if unknown := [name for name in NEEDED if name not in rows.columns]:
-        raise lake.TableError(
-            "this is not a table of raw events", table=settings.table.path or settings.table.name, missing=unknown[0]
-        )
     rows = rows.where(selects(wanted.topics))
     return within(rows, first_us, last_us)
 
@@ -381,6 +378,12 @@ class ReplayFile(JobSettings):
         return ArchiveSettings.model_validate(self.of_common() | {name: getattr(self, name) for name in names})
 
 
+def check(file: ReplayFile) -> None:
+    """TableError if the table has nothing that can be replayed."""
+    if file.typed is None:
+        lake.check_columns(lake.open_table(file.table.settings()), NEEDED)
+
+
 def run_file(spark: SparkSession, file: ReplayFile, job: JobRun) -> Outcome:
     """Either of the two."""
     if file.typed is None:
@@ -390,7 +393,7 @@ def run_file(spark: SparkSession, file: ReplayFile, job: JobRun) -> Outcome:
     return replay_letters(spark, tables, job)
 
 
-PIPELINE: Final = Job(NAME, ReplayFile, run_file, plans_first=True)
+PIPELINE: Final = Job(NAME, ReplayFile, run_file, plans_first=True, check=check)
 
 if __name__ == "__main__":
     from weft.pipelines.submitting import main

@@ -88,6 +88,8 @@ def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None])
                 ended = msgspec.structs.replace(record, state="ended", queries=(query,), updated_us=_now_us())
                 records.write(ended)
                 return Outcome(f"{_total('done', {name: query})}; nothing is new, and Spark was not started")
+            if pipeline.check is not None:
+                pipeline.check(settings)
             with spark_told():
                 outcome, record = _with_spark(pipeline, settings, wish.execute, record, records, traces, say)
         except BaseException as error:
