@@ -138,6 +138,11 @@ def test_what_can_be_known_is_said_before_spark_starts(
         ),
         ("replay", ["replay.topics='plant.>'"], "this is not a table of raw events (table {place}/odd, missing"),
         ("archive", [], "the table is partitioned otherwise (table {place}/odd, there not at all, coming date)"),
+        (
+            "archive",
+            ["typed.schema_file={place}/s.ddl", "layout.sort_by=['nope']"],
+            "no such column to lay the table out",
+        ),
         ("archive", ["typed.schema_file={place}/none.json"], "cannot read the schema {place}/none.json"),
     ],
 )
@@ -147,6 +152,7 @@ def test_tables_that_do_not_fit_are_refused_before_spark_starts(
     monkeypatch.setattr("weft.pipelines.running.session", None)  # to call it is an error
     monkeypatch.setattr("weft.pipelines.running.ask_mesh", lambda *_: None)
     write_deltalake(tmp_path / "odd", pa.table({"x": [1]}))
+    (tmp_path / "s.ddl").write_text("celsius DOUBLE")
     text = ARCHIVE.format(place=tmp_path)
     file = tmp_path / "pipeline.toml"
     file.write_text(text.partition("[source]")[0] + "[table]" if pipeline != "archive" else text)

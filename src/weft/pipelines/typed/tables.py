@@ -57,8 +57,10 @@ class TypedTables:
         return Pair(self.table, self.dead_letters)
 
     def check(self) -> None:
-        """NoSchema if no topic has one; TableError if there is a table of another form."""
-        self.source.topics()
+        """NoSchema if no topic has one; TableError for columns that no table can have, or a table of another form."""
+        wanted = typed_columns(self.source.topics(), self.layout)
+        stored_schema(self.table, wanted)
+        combined(pa.schema([]), wanted)
         if (table := lake.open_table(self.table)).exists():
             self._check_form(table)
 
