@@ -104,6 +104,7 @@ checkpoint = "{place}/checkpoint"
         ("archive", ["mesh.token='file:{place}/none'"], "option token: cannot read {place}/none"),
         ("archive", ["mesh.insecure=false", "mesh.tls_root={place}/none"], "cannot read {place}/none"),
         ("archive", ["layout.sort_by=['nope']"], "no such column to lay the table out by (column nope, known key, "),
+        ("archive", ["spark.master=nonsense"], 'spark.master = "nonsense": has to be local[N], local[*], spark://'),
         ("archive", ["sorce.a=1", "source.b=1"], 'unknown setting "source.b" (given by flags); unknown sett'),
         ("compact", [], "there is no delta table to read (setting table.path, table {place}/table)"),
         ("audit", ["audit.subscribe='plant.>'"], "there is no delta table to read (setting table.path"),
