@@ -45,7 +45,7 @@ BUILD = Path(__file__).parent.parent / "build"
 # The Javas of tests live for seconds: what the second compiler and a collector with threads would save later is never
 # earned back. Half of what they do is loading Spark's classes, which `make test` has put into an archive: a Java that
 # cannot use it says nothing and loads them. Set the variable to have other options.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"  # the last one: Weft keeps no archive of its own
 JAVA_CLASSES = BUILD / "spark-classes.jsa"
 if JAVA_CLASSES.exists():
     JAVA_OPTIONS += f' "-XX:SharedArchiveFile={JAVA_CLASSES}" -Xlog:cds=off -Xlog:cds+dynamic=off'

@@ -32,7 +32,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class BadConfig(UsageError):
-    """The configuration cannot be used; one line for each mistake, with its place."""
+    """The configuration cannot be used; every mistake with its place, in one line: commands print lines."""
 
 
 class Section(BaseModel):
@@ -76,7 +76,7 @@ def validated(model: type[M], sources: Sequence[Source]) -> M:
         return model.model_validate(values)
     except ValidationError as error:
         lines = [_explain(model, details, sources) for details in error.errors(include_url=False)]
-        raise BadConfig("\n".join(dict.fromkeys(lines))) from None
+        raise BadConfig("; ".join(dict.fromkeys(lines))) from None
 
 
 def read_file(file: Path) -> dict[str, Any]:

@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from tests.cli.commands import Weft
 from weft.configuration import flags
@@ -14,7 +16,7 @@ from weft.errors import UsageError
 from weft.pipelines.base import Outcome
 from weft.pipelines.catalogue import CATALOGUE, Entry
 from weft.pipelines.records import QueryRecord, Records, RunRecord
-from weft.pipelines.submitting import outcome_lines, read_overrides
+from weft.pipelines.submitting import outcome_lines, read_overrides, table_overrides
 
 RUNNING = RunRecord("night", "archive", 1, "local[2]", "a.toml", 1, 2_000_000, "running")
 
@@ -101,6 +103,9 @@ checkpoint = "{place}/checkpoint"
         ("archive", ["mesh.nodes=[]", "mesh.insecure=false", "mesh.context=nowhere"], "no context is called 'nowhere'"),
         ("archive", ["mesh.token='file:{place}/none'"], "option token: cannot read {place}/none"),
         ("archive", ["mesh.insecure=false", "mesh.tls_root={place}/none"], "cannot read {place}/none"),
+        ("archive", ["layout.sort_by=['nope']"], "no such column to lay the table out by (column nope, known key, "),
+        ("archive", ["spark.master=nonsense"], 'spark.master = "nonsense": has to be local[N], local[*], spark://'),
+        ("archive", ["sorce.a=1", "source.b=1"], 'unknown setting "source.b" (given by flags); unknown sett'),
         ("compact", [], "there is no delta table to read (setting table.path, table {place}/table)"),
         ("audit", ["audit.subscribe='plant.>'"], "there is no delta table to read (setting table.path"),
     ],
@@ -121,6 +126,43 @@ def test_what_can_be_known_is_said_before_spark_starts(
     assert said.format(place=tmp_path) in " ".join(outcome.err.split())
     assert "Traceback" not in outcome.err
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.req("SPK-03")
+@pytest.mark.parametrize(
+    ("pipeline", "settings", "said"),
+    [
+        (
+            "audit",
+            ["audit.subscribe='plant.>'"],
+            "this is not a table of raw events (table {place}/odd, missing",
+        ),
+        ("replay", ["replay.topics='plant.>'"], "this is not a table of raw events (table {place}/odd, missing"),
+        ("archive", [], "the table is partitioned otherwise (table {place}/odd, there not at all, coming date)"),
+        (
+            "archive",
+            ["typed.schema_file={place}/s.ddl", "layout.sort_by=['nope']"],
+            "no such column to lay the table out",
+        ),
+        ("archive", ["typed.schema_file={place}/none.json"], "cannot read the schema {place}/none.json"),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused_before_spark_starts(
+    weft: Weft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: str, settings: list[str], said: str
+) -> None:
+    monkeypatch.setattr("weft.pipelines.running.session", None)  # to call it is an error
+    monkeypatch.setattr("weft.pipelines.running.ask_mesh", lambda *_: None)
+    write_deltalake(tmp_path / "odd", pa.table({"x": [1]}))
+    (tmp_path / "s.ddl").write_text("celsius DOUBLE")
+    text = ARCHIVE.format(place=tmp_path)
+    file = tmp_path / "pipeline.toml"
+    file.write_text(text.partition("[source]")[0] + "[table]" if pipeline != "archive" else text)
+    given = [each.format(place=tmp_path) for each in ["report=false", f"table.path={tmp_path}/odd", *settings]]
+    flags = [part for each in given for part in ("--set", each)]
+    outcome = weft("pipeline", "run", pipeline, "--config", file, "--state-dir", tmp_path / "runs", *flags)
+    assert outcome.status == 1
+    assert said.format(place=tmp_path) in " ".join(outcome.err.split())
+    assert weft("pipeline", "status", "--state-dir", tmp_path / "runs", "--json").document[0]["state"] == "failed"
 
 
 @pytest.mark.parametrize(
@@ -148,6 +190,22 @@ def test_settings_without_a_name(setting: str) -> None:
 def test_a_flag_that_means_nothing_here_is_refused(weft: Weft, tmp_path: Path, pipeline: str, flag: str) -> None:
     outcome = weft("pipeline", "run", pipeline, "--config", tmp_path / "a.toml", flag)
     assert (outcome.status, flag in outcome.err) == (1, True)
+
+
+@pytest.mark.req("LAK-01")
+@pytest.mark.parametrize("name", ["plant.events", "unity.main.plant.events"])
+def test_a_name_of_another_form_makes_no_directory(
+    weft: Weft, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = weft("pipeline", "run", "archive", "--config", tmp_path / "a.toml", "--table", name)
+    assert outcome.status == 2
+    assert f"{name} looks like a name, but names are catalog.namespace.table" in outcome.err
+    assert f"write ./{name}" in outcome.err
+    (tmp_path / name).mkdir()
+    assert table_overrides(name) == {"table.path": name}, "it is there"
+    assert table_overrides("main.plant.events") == {"table.name": "main.plant.events"}
+    assert table_overrides(f"./{name}") == {"table.path": f"./{name}"}
 
 
 def test_a_bad_override_is_a_misuse(weft: Weft, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from weft.pipelines import replay as room
 from weft.pipelines.base import JobRun, Outcome
 from weft.pipelines.lake import TableChanged
 from weft.pipelines.replay import PIPELINE, ReplaySettings, _recipients, _time
+from weft.pipelines.replay_plan import StreamKey, Stretch, plan
 from weft.testing import blocking_mesh
 from weft.testing.live_blocking import BlockingMesh
 
@@ -261,13 +262,36 @@ def test_a_rate_makes_small_steps() -> None:
     def of_a_step(**changes: Any) -> int:
         return room.ReplaySection.model_validate({"topics": ">", **changes}).events_of_a_step()
 
-    assert (of_a_step(), of_a_step(events_per_s_max=50.0), of_a_step(events_per_s_max=1e9)) == (100_000, 500, 100_000)
+    assert (of_a_step(), of_a_step(events_per_s_max=50.0), of_a_step(events_per_s_max=1e9)) == (
+        1_000_000,
+        500,
+        1_000_000,
+    )
 
 
 def test_times_that_python_cannot_tell() -> None:
     assert _time((1 << 63) - 1).startswith("9999-12-31")
     assert _time(-(1 << 63)).startswith("0001-01-01")
     assert _time(DAY_US) == "2026-03-01T00:00:00+00:00"
+
+
+def test_rights_for_all_topics_are_asked_for_before_the_first_step() -> None:
+    """A client that can do nothing else: who may publish to some of the topics publishes to none."""
+
+    class Asked:
+        topics: tuple[str, ...] = ()
+
+        def check_publish(self, topics: list[str]) -> None:
+            self.topics = tuple(topics)
+            raise NotAllowed("not allowed to publish", topic="replay.plant.b")
+
+    stretches = [Stretch(StreamKey(topic, "n0", 0, 1), 0, 9, 10, 1000, 0, 1) for topic in ("plant.b", "plant.a")]
+    settings = ReplaySettings.model_validate({"table": {"path": "/lake"}, "replay": {"topics": ">"}})
+    client: Any = Asked()
+    rows: Any = None
+    with pytest.raises(NotAllowed):
+        room.execute(rows, settings, client, b"secret", plan(stretches, 10), JobRun(True, print))
+    assert client.topics == ("replay.plant.a", "replay.plant.b")
 
 
 def test_who_may_not_ask_is_told_so() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from weft.errors import UsageError
 from weft.pipelines import replay_plan as room
 from weft.pipelines.replay_plan import BadPlan, Plan, Step, StreamKey, Stretch, decode_untrusted, encode, plan, wait_s
+from weft.spark.staging import SINK_TARGETS_MAX
 
 
 def stretch(topic: str, first: int, first_us: int, *, events: int = 10, epoch: int = 1) -> Stretch:
@@ -26,6 +27,22 @@ def test_steps_follow_time_across_streams() -> None:
     ]
     assert (made.events, made.size_bytes) == (40, 4000)
     assert [(step.events, step.first_us, step.last_us) for step in made.steps] == [(20, 10, 25), (20, 30, 45)]
+
+
+def test_a_step_is_what_one_write_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sizes(found: list[Stretch]) -> list[int]:
+        return [len(step.stretches) for step in plan(found, step_events=1000).steps]
+
+    many = [stretch(f"t{number}", 0, number) for number in range(5)]
+    one = [stretch("t", 10 * number, number) for number in range(5)]
+    assert sizes(many) == sizes(one) == [5]
+    monkeypatch.setattr(room, "REPLAY_STEP_TARGETS_MAX", 2)
+    assert (sizes(many), sizes(one)) == ([2, 2, 1], [5])
+    monkeypatch.setattr(room, "REPLAY_STEP_BYTES", 3000)
+    assert (sizes(many), sizes(one)) == ([2, 2, 1], [3, 2])
+    monkeypatch.setattr(room, "REPLAY_STEP_BYTES", 1)
+    assert sizes(one) == [1, 1, 1, 1, 1], "a stretch goes into a step, however large"
+    assert room.REPLAY_STEP_TARGETS_MAX < SINK_TARGETS_MAX
 
 
 def test_a_stream_stays_in_order_whatever_its_timestamps_say() -> None:

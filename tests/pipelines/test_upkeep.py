@@ -19,12 +19,13 @@ from weft.pipelines import archive, lake, upkeep
 from weft.pipelines.archive import ArchiveSettings
 from weft.pipelines.lake import goals
 from weft.pipelines.lake.goals import Goal
-from weft.pipelines.upkeep import Keeper
+from weft.pipelines.upkeep import Keeper, keeping
 from weft.testing import blocking_mesh
 
 pytestmark = pytest.mark.xdist_group("spark")
 NOW_S = FIRST_DAY * 86_400.0 + 43_200
 HOUR_S = 3600.0
+LONG_OVER = 19_000  # a day of 2022
 
 
 def settings_of(place: Path, mesh: dict[str, Any], **table: object) -> ArchiveSettings:
@@ -114,6 +115,21 @@ def test_late_rows_are_kept_and_counted(tmp_path: Path) -> None:
     assert keeper.done.late_rows == 10
     assert offsets_of(table) == list(range(20))
     assert str(keeper.done) == "10 late rows kept"
+
+
+@pytest.mark.req("LAK-03")
+@pytest.mark.parametrize(("ends", "share"), [(True, 0.2), (True, 0.0), (False, 0.2)])
+def test_late_rows_of_a_short_run_are_counted(tmp_path: Path, ends: bool, share: float) -> None:
+    """A run of cron is over before the first pass."""
+    table = made_table(tmp_path, "parquet")
+    fill(table, range(1), day=LONG_OVER)
+    keeper = replace(keeper_of(None, table, print), goal=Goal(lake.TableSettings("/t").file_bytes, None, share))
+    with keeping(keeper, [], to_the_end=ends):
+        fill(table, range(1, 3), day=LONG_OVER)
+    assert keeper.done.late_rows == 10
+    with keeping(keeper, [], to_the_end=ends):
+        """Nothing more comes."""
+    assert keeper.done.late_rows == 10
 
 
 def test_a_pass_that_fails_is_told_once_and_the_next_may_succeed(tmp_path: Path) -> None:

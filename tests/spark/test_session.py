@@ -44,9 +44,10 @@ def test_sparks_java_is_quiet_unless_somebody_has_said_otherwise(monkeypatch: py
         monkeypatch.delenv(name, raising=False)
     environ = dict(os.environ)
     monkeypatch.setattr(os, "environ", environ)
-    room._quiet("fatal")
-    settings, level = environ[room.SUBMIT_VARIABLE].split()
+    room._quiet("fatal", ["-XX:SharedArchiveFile=/a.jsa"])
+    settings, level, other = environ[room.SUBMIT_VARIABLE].split()
+    assert other == "-XX:SharedArchiveFile=/a.jsa"
     assert level == "-Dweft.spark.log=fatal"
     assert "weft.spark.log" in Path(urlparse(settings.partition("=")[2]).path).read_text()
-    room._quiet("error")
-    assert environ[room.SUBMIT_VARIABLE].endswith("fatal"), "what is set is left alone"
+    room._quiet("error", [])
+    assert level in environ[room.SUBMIT_VARIABLE], "what is set is left alone"

@@ -133,6 +133,19 @@ def test_a_batch_wants_all_its_nodes(mesh: BlockingMesh, client: Client) -> None
     with pytest.raises(Unavailable, match=r"not all nodes of the job answer .*127\.0\.0\.1:1"):
         batch(*nodes, subscribe="half.a")
     assert batch(*nodes, subscribe="half.a", failOnDataLoss="false") == ["1"]
+    assert batch(*nodes, subscribe="half.a", members="reachable") == ["1"]
+
+
+@pytest.mark.req("SPK-01")
+def test_a_stream_begins_while_a_named_node_is_away_if_the_others_will_do(
+    mesh: BlockingMesh, client: Client, readers: Readers
+) -> None:
+    fill(client, "away.a", "1")
+    nodes = (mesh.address("n0"), "127.0.0.1:1")
+    reader = readers.stream(*nodes, subscribe="away.a", startingOffsets="earliest", members="reachable")
+    assert step(reader, reader.initialOffset())[1] == ["1"]
+    with pytest.raises(Unavailable, match="not all nodes of the job answer"):
+        readers.stream(*nodes, subscribe="away.a", startingOffsets="earliest").initialOffset()
 
 
 @pytest.mark.req("SPK-01")

@@ -17,7 +17,9 @@ from tests.node.secured import key_for, secured, tls_of
 from tests.spark.meshes import LONG_AGO_US, WAIT_S, fill, fill_old, let_retention_pass, until
 from weft.client.blocking import Client, connect
 from weft.client.loop_thread import LoopThread
+from weft.model.pipeline_reports import PIPELINES_BUCKET, read_report_untrusted
 from weft.node.runtime import Node
+from weft.pipelines.listening import report_queries, run_name
 from weft.spark.source import WeftSource
 from weft.testing import blocking_mesh
 from weft.testing.live_blocking import BlockingMesh
@@ -124,6 +126,13 @@ def test_a_bad_option_is_named(read: Callable[..., DataFrame], options: dict[str
         read("a", **options).count()
 
 
+def rows_reported(client: Client, query: StreamingQuery) -> int | None:
+    """How many rows the mesh knows of, if it knows that the query has ended."""
+    entry = client.kv(PIPELINES_BUCKET).get(run_name(None, str(query.id)))
+    report = None if entry is None else read_report_untrusted(entry.key, entry.value)
+    return report.rows_total if report is not None and report.state == "ended" else None
+
+
 def test_a_query_restarts_without_gap_or_duplicate(
     spark: SparkSession, mesh: BlockingMesh, client: Client, tmp_path: Path
 ) -> None:
@@ -131,7 +140,12 @@ def test_a_query_restarts_without_gap_or_duplicate(
     wanted = [f"{topic}{number:03d}" for topic in ("js.a", "js.b") for number in range(60)]
     for topic in ("js.a", "js.b"):
         fill(client, topic, [value for value in wanted if value.startswith(topic)])
-    query = job.run()
+    listener = report_queries(spark, nodes=mesh.address("n0"), insecure="true")
+    try:
+        query = job.run()
+        until(lambda: rows_reported(client, query) == 120)
+    finally:
+        spark.streams.removeListener(listener)
     sizes = [progress.numInputRows for progress in query.recentProgress]
     assert sum(sizes) == 120
     assert max(sizes) <= 40, "the limit is kept"

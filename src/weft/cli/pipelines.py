@@ -38,13 +38,11 @@ def run_pipeline(
 
     entry = find(name)
     try:
-        overrides = read_overrides(settings)
+        overrides = read_overrides(settings) | ({} if table is None else table_overrides(table))
     except UsageError as error:
         misused(str(error))
     if master is not None:
         overrides["spark.master"] = master
-    if table is not None:
-        overrides |= table_overrides(table)
     prepare()  # before the pipeline's own imports, which need Spark
     wish = Wish(config, overrides, execute, available_now)
     outcome = run(entry.load(), wish, _records(state_dir), lambda line: err.print(escape(line), style="dim"))

@@ -28,6 +28,8 @@ from weft.pipelines.archive_events import Events, TopicColumn, bucket, first_tok
 from weft.pipelines.base import Streaming
 from weft.pipelines.idle import has_begun, nothing_since
 from weft.pipelines.lake.goals import FRESHNESS_S_MAX, FRESHNESS_S_MIN, Goal, trigger_ms, worthwhile
+from weft.pipelines.lake.table import ensure
+from weft.pipelines.lake.writing import stored_schema
 from weft.pipelines.ranges import only_ranges, read_ranges
 from weft.pipelines.settings import AVAILABLE_NOW, SourceSection, StreamingSettings
 from weft.pipelines.typed.settings import DeadLettersSection, TypedSection, dead_letters
@@ -118,6 +120,16 @@ class ArchiveSettings(StreamingSettings):
             raise ValueError("table.freshness picks the trigger: give it, or run.trigger")
         return self
 
+    @model_validator(mode="after")
+    def _raw_has_columns(self) -> Self:
+        """Those of a typed table are known to the mesh."""
+        if self.typed is None:
+            try:
+                stored_schema(self.table_settings(), self.layout.events().columns())
+            except lake.TableError as error:
+                raise ValueError(str(error)) from None  # what pydantic collects
+        return self
+
     @property
     def ends(self) -> bool:
         """Whether a run ends when it has all there is."""
@@ -173,6 +185,14 @@ def start(spark: SparkSession, settings: ArchiveSettings) -> Sequence[StreamingQ
     return [writer.trigger(**settings.trigger_arguments()).start()]
 
 
+def check(settings: ArchiveSettings) -> None:
+    """What is wrong with the tables that are there, or with the schemas of typed topics."""
+    if (typed := settings.typed_tables()) is not None:
+        typed.check()
+    else:
+        _raw(settings).check()
+
+
 def is_idle(settings: ArchiveSettings) -> bool:
     """Whether a run would end as it has begun: no event is new, and no table wants files put together."""
     if not settings.ends or not nothing_since(settings.run.checkpoint, settings.source_options()):
@@ -189,6 +209,11 @@ class RawTable:
     table: lake.TableSettings
     layout: Events
     checkpoint: str
+
+    def check(self) -> None:
+        """TableError if there is a table that does not fit."""
+        if (table := lake.open_table(self.table)).exists():
+            ensure(table, self._made().schema)
 
     def prepare(self, spark: SparkSession) -> None:
         """Make the table, or see that it fits."""
@@ -245,7 +270,7 @@ def archived(spark: SparkSession, tables: Sequence[lake.TableSettings], subscrib
     return json.dumps(to_json(known)) if known else None
 
 
-PIPELINE: Final = Streaming(NAME, ArchiveSettings, start, keep, is_idle)
+PIPELINE: Final = Streaming(NAME, ArchiveSettings, start, keep, is_idle, check)
 
 if __name__ == "__main__":
     from weft.pipelines.submitting import main

@@ -64,6 +64,9 @@ class AuditSettings(JobSettings):
     def uses_mesh(self) -> bool:
         return True
 
+    def reads(self) -> str:
+        return self.audit.subscribe
+
 
 class Finding(StrEnum):
     """What can be said of a range of offsets."""
@@ -136,15 +139,16 @@ class StreamAudit:
         return found
 
 
+def check(settings: AuditSettings) -> None:
+    """TableError if the table cannot be audited."""
+    lake.check_columns(lake.open_table(settings.table.settings()), (*STREAM, "offset", *COMPARED))
+
+
 def run(spark: SparkSession, settings: AuditSettings, run: JobRun) -> Outcome:
     """Compare, and say what is missing."""
     wanted = settings.audit
-    table = lake.read(spark, settings.table.settings())
-    if unknown := [name for name in (*STREAM, "offset", *COMPARED) if name not in table.columns]:
-        raise lake.TableError(
-            "this is not a table of raw events", table=settings.table.path or settings.table.name, missing=unknown[0]
-        )
-    archived = table.where(selects(wanted.subscribe))
+    check(settings)
+    archived = lake.read(spark, settings.table.settings()).where(selects(wanted.subscribe))
     only_logs = {"failOnDataLoss": "false", "history": "false"}
     options = parse_options(settings.mesh.options() | {"subscribe": wanted.subscribe, **only_logs})
     run.say("asking the nodes what they have")
@@ -343,7 +347,7 @@ def _compared(audits: Sequence[StreamAudit], faulty: Sequence[StreamAudit], log:
     return f"{same} ({told})" if told else same
 
 
-PIPELINE: Final = Job(NAME, AuditSettings, run)
+PIPELINE: Final = Job(NAME, AuditSettings, run, check=check)
 
 if __name__ == "__main__":
     from weft.pipelines.submitting import main

@@ -39,6 +39,7 @@ class Streaming(Generic[StreamingT]):
     start: Callable[[SparkSession, StreamingT], Sequence[StreamingQuery]]
     beside: Beside[StreamingT] | None = None
     is_idle: Callable[[StreamingT], bool] | None = None  # whether a run would find nothing to do; asked without Spark
+    check: Callable[[StreamingT], None] | None = None  # raises what can be known of its tables without Spark
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class Job(Generic[JobT]):
     settings: type[JobT]
     run: Callable[[SparkSession, JobT, JobRun], Outcome]
     plans_first: bool = False  # does nothing without --execute
+    check: Callable[[JobT], None] | None = None  # raises what can be known of its tables without Spark
 
 
 Pipeline = Streaming[StreamingT] | Job[JobT]

@@ -1,22 +1,31 @@
 """What can be said of a run before Spark starts, which takes long and then fails in two languages.
 
-Directories of tables and checkpoints, the context or the files that say where the mesh is and as whom, and whether
-there is a table where one has to be.
+Directories of tables and checkpoints, the context or the files that say where the mesh is and as whom, whether there is
+a table where one has to be, and whether a node lets the run read what it wants.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Final
 
 from pydantic import BaseModel
 
-from weft.errors import UsageError
+from weft.client import Options
+from weft.client.errors import is_retryable
+from weft.errors import UsageError, WeftError
 from weft.lake.tables import check_place
 from weft.pipelines import lake
 from weft.pipelines.settings import PipelineSettings, RunSection
 from weft.spark.connection import Connection
+from weft.spark.selection import parse_selection
+from weft.spark.surveyor import RETRY_S, SPARK_UNAVAILABLE_S
+
+ASKING: Final = Options(connect_timeout_s=2.0)  # a person waits for the first answer; a busy node is asked again
 
 
 def check(settings: PipelineSettings, *, reads_tables: bool, submitted: bool) -> None:
@@ -29,6 +38,30 @@ def check(settings: PipelineSettings, *, reads_tables: bool, submitted: bool) ->
             _make_directory(f"{name}.checkpoint", section.checkpoint)
     if settings.uses_mesh():
         _check_mesh(Connection.from_options(settings.mesh.options()), submitted=submitted)
+
+
+def ask_mesh(settings: PipelineSettings, say: Callable[[str], None]) -> None:
+    """Have a node confirm that this run may read what it wants; WeftError if it may not. While no node answers, wait
+    for as long as the source itself would, and say so."""
+    connection = Connection.from_options(settings.mesh.options())
+    wanted = settings.reads()
+    patterns = () if wanted is None else parse_selection("subscribe", wanted).asked()
+    give_up_s = time.monotonic() + SPARK_UNAVAILABLE_S
+    is_told = False
+    while True:
+        try:
+            with closing(connection.new_client(options=ASKING)) as client:
+                client.owner()
+                for pattern in patterns:
+                    client.node_positions(pattern, history=False)
+            return
+        except WeftError as error:
+            if not is_retryable(error) or time.monotonic() > give_up_s:
+                raise
+            if not is_told:
+                say(f"waiting up to {SPARK_UNAVAILABLE_S:g} s for a node: {error}")
+                is_told = True
+            time.sleep(RETRY_S)
 
 
 def input_bytes(settings: PipelineSettings, *, reads_tables: bool) -> int | None:

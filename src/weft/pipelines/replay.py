@@ -26,6 +26,7 @@ from weft.pipelines import lake
 from weft.pipelines.archive import ArchiveSettings, ArchiveTableSection, LayoutSection
 from weft.pipelines.base import Job, JobRun, Outcome
 from weft.pipelines.replay_plan import (
+    REPLAY_STRETCH_EVENTS,
     REPLAY_STRETCHES_MAX,
     Plan,
     Step,
@@ -43,13 +44,14 @@ from weft.pipelines.typed.settings import DeadLettersSection, TypedSection
 from weft.pipelines.upkeep import UpkeepSection
 from weft.spark.connection import Connection
 from weft.spark.sink_books import Books
+from weft.spark.sink_calls import check_publish
 from weft.spark.sink_rows import check_topic
 from weft.spark.staging import Writing, application_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-REPLAY_STEP_EVENTS: Final = 100_000  # written by one Spark job, of some seconds: what a killed replay does again
+REPLAY_STEP_EVENTS: Final = 1_000_000  # written by one Spark job, of some seconds: what a killed replay does again
 REPLAY_STEP_EVENTS_MAX: Final = 10_000_000  # 10 GiB of events of 1 KiB, held in executors' memory or on their disks
 RUN_NAME_CHARS_MAX: Final = 64  # as in settings
 REPLAY_TOPICS_SHOWN_MAX: Final = 50  # of a plan for people, who receives each included: a call to the node per topic
@@ -61,6 +63,7 @@ HEADER: Final = "weft-replay-"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 TIME_US_MIN: Final = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 TIME_US_MAX: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+TOPICS_PRUNED_MAX: Final = 1000  # of a step, by which Spark looks into the statistics of files; more take it longer
 BURST_S: Final = 10.0  # what a step is worth at the wanted rate: a Spark job a second would do little else
 
 
@@ -116,7 +119,7 @@ def run(spark: SparkSession, settings: ReplaySettings, run: JobRun) -> Outcome:
         rows = selected(spark, settings)
         run.say("counting what the table has")
         step_events = settings.replay.events_of_a_step()
-        made = plan(stretches(rows, step_events), step_events)
+        made = plan(stretches(rows, min(step_events, REPLAY_STRETCH_EVENTS)), step_events)
         if not made.steps:
             return Outcome("the table has no such events")
         table, summary = _table(home, made, settings.replay.prefix), _summary(made, settings.replay)
@@ -132,11 +135,8 @@ def selected(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
     first_us, end_us = _us(wanted.starting_timestamp), _us(wanted.ending_timestamp)
     last_us = None if end_us is None else end_us - 1
     table = lake.open_table(settings.table.settings())
+    lake.check_columns(table, NEEDED)
     rows = table.read(spark, [file for file in table.files() if of_days(file, first_us, last_us)])
-    if unknown := [name for name in NEEDED if name not in rows.columns]:
-        raise lake.TableError(
-            "this is not a table of raw events", table=settings.table.path or settings.table.name, missing=unknown[0]
-        )
     rows = rows.where(selects(wanted.topics))
     return within(rows, first_us, last_us)
 
@@ -166,12 +166,12 @@ def within(rows: DataFrame, first_us: int | None, last_us: int | None) -> DataFr
     return rows
 
 
-def stretches(rows: DataFrame, step_events: int) -> list[Stretch]:
-    """What there is, in stretches of at most a step."""
+def stretches(rows: DataFrame, stretch_events: int) -> list[Stretch]:
+    """What there is, in stretches of so many offsets."""
     from pyspark.sql import functions as f
 
     size = f.octet_length("value") + f.coalesce(f.octet_length("key"), f.lit(0))
-    counted = rows.groupBy(*STREAM, f.expr(f"offset DIV {step_events}").alias("stretch")).agg(
+    counted = rows.groupBy(*STREAM, f.expr(f"offset DIV {stretch_events}").alias("stretch")).agg(
         f.min("offset").alias("first"),
         f.max("offset").alias("last"),
         f.count("*").alias("events"),
@@ -184,7 +184,7 @@ def stretches(rows: DataFrame, step_events: int) -> list[Stretch]:
         raise UsageError(
             "too much for one replay: choose fewer topics or a shorter time, or larger steps",
             limit=REPLAY_STRETCHES_MAX,
-            step_events=step_events,
+            stretch_events=stretch_events,
         )
     return [
         Stretch(
@@ -247,17 +247,23 @@ def _summary(made: Plan, wanted: ReplaySection) -> str:
 
 
 def execute(rows: DataFrame, settings: ReplaySettings, home: Client, secret: bytes, made: Plan, run: JobRun) -> str:
-    """Write what is not written yet, by the plan of the first run; how that went."""
+    """Write what is not written yet, by the plan of the first run; how that went. NotAllowed, before anything is
+    written, if this key may not publish to one of the topics."""
+    check_publish(home, sorted({settings.replay.prefix + stretch.stream.topic for stretch in made.stretches()}))
     application = settings.application()
     plans = Books(home, Writing(home.owner(), application_id(f"{application}\nplan")), secret)
     agreed = decode_untrusted(plans.agree(encode(made)))
-    if agreed != made:
+    is_ours = agreed == made  # counted in these very files, so there is nothing to count again
+    if not is_ours:
         run.say("this replay was begun before, by another plan (the table may have grown): going on with that")
     done = Books(home, Writing(home.owner(), application_id(application)), secret).progress()
     first = 0 if done is None else done + 1
     begun_s, events = time.monotonic(), 0
     for number, step in enumerate(agreed.steps[first:], first):
-        write(rows, settings, application, number, step)
+        chosen = within(_of(rows, step.stretches), step.first_us, step.last_us)
+        if not is_ours:
+            check_there(chosen, number, step)
+        write(chosen, settings, application, number)
         events += step.events
         elapsed_s = time.monotonic() - begun_s
         run.say(f"step {number + 1} of {len(agreed.steps)}: {events:,} events, {events / elapsed_s:,.0f}/s")
@@ -269,26 +275,26 @@ def execute(rows: DataFrame, settings: ReplaySettings, home: Client, secret: byt
     return f"{events:,} events written"
 
 
-def write(rows: DataFrame, settings: ReplaySettings, application: str, number: int, step: Step) -> None:
-    """Do one step; does nothing if it is done already."""
-    chosen = within(_of(rows, step.stretches), step.first_us, step.last_us).persist()
-    try:
-        if (found := chosen.count()) != step.events:
-            raise lake.TableChanged(
-                "the table no longer has the events that this replay has planned: start one with another name",
-                step=number + 1,
-                planned=step.events,
-                found=found,
-            )
-        options = {
-            **settings.mesh.options(),
-            "copies": str(settings.replay.copies),
-            "txnAppId": application,
-            "txnVersion": str(number),
-        }
-        events(chosen, settings.replay.prefix).write.format("weft").options(**options).mode("append").save()
-    finally:
-        chosen.unpersist()
+def check_there(chosen: DataFrame, number: int, step: Step) -> None:
+    """TableChanged unless these are as many events as were planned."""
+    if (found := chosen.count()) != step.events:
+        raise lake.TableChanged(
+            "the table no longer has the events that this replay has planned: start one with another name",
+            step=number + 1,
+            planned=step.events,
+            found=found,
+        )
+
+
+def write(chosen: DataFrame, settings: ReplaySettings, application: str, number: int) -> None:
+    """The events of one step; of no effect if it is done already."""
+    options = {
+        **settings.mesh.options(),
+        "copies": str(settings.replay.copies),
+        "txnAppId": application,
+        "txnVersion": str(number),
+    }
+    events(chosen, settings.replay.prefix).write.format("weft").options(**options).mode("append").save()
 
 
 def _of(rows: DataFrame, wanted: Sequence[Stretch]) -> DataFrame:
@@ -297,6 +303,10 @@ def _of(rows: DataFrame, wanted: Sequence[Stretch]) -> DataFrame:
     ranges = [(*stretch.stream, stretch.first_offset, stretch.last_offset) for stretch in wanted]
     schema = "topic string, origin string, partition int, epoch long, first long, last long"
     named = f.broadcast(rows.sparkSession.createDataFrame(ranges, schema))
+    first, last = min(each.first_offset for each in wanted), max(each.last_offset for each in wanted)
+    rows = rows.where(f.col("offset").between(first, last))  # by both, parts of files are not even read
+    if len(topics := sorted({each.stream.topic for each in wanted})) <= TOPICS_PRUNED_MAX:
+        rows = rows.where(f.col("topic").isin(topics))
     return rows.join(named, list(STREAM)).where("offset BETWEEN first AND last").drop("first", "last")
 
 
@@ -381,6 +391,12 @@ class ReplayFile(JobSettings):
         return ArchiveSettings.model_validate(self.of_common() | {name: getattr(self, name) for name in names})
 
 
+def check(file: ReplayFile) -> None:
+    """TableError if the table has nothing that can be replayed."""
+    if file.typed is None:
+        lake.check_columns(lake.open_table(file.table.settings()), NEEDED)
+
+
 def run_file(spark: SparkSession, file: ReplayFile, job: JobRun) -> Outcome:
     """Either of the two."""
     if file.typed is None:
@@ -390,7 +406,7 @@ def run_file(spark: SparkSession, file: ReplayFile, job: JobRun) -> Outcome:
     return replay_letters(spark, tables, job)
 
 
-PIPELINE: Final = Job(NAME, ReplayFile, run_file, plans_first=True)
+PIPELINE: Final = Job(NAME, ReplayFile, run_file, plans_first=True, check=check)
 
 if __name__ == "__main__":
     from weft.pipelines.submitting import main

@@ -8,10 +8,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from weft.errors import PeerError, UsageError
-from weft.limits import EVENT_PAYLOAD_BYTES_MAX, OFFSET_MAX, PARTITIONS_MAX
+from weft.limits import EVENT_PAYLOAD_BYTES_MAX, MIB, OFFSET_MAX, PARTITIONS_MAX
 from weft.model import parse_node_id, parse_topic
+from weft.spark.staging import SINK_TARGETS_MAX
 
-REPLAY_STRETCHES_MAX: Final = 100_000  # of a plan, which is one event: 10 G events in steps of 100,000
+REPLAY_STRETCH_EVENTS: Final = 100_000  # offsets of a stretch: what goes into a step whole, however large its events
+REPLAY_STRETCHES_MAX: Final = 100_000  # of a plan, which is one event: 10 G events in stretches of 100,000
+REPLAY_STEP_BYTES: Final = 256 * MIB  # staged and sorted at once, unless one stretch alone has more
+REPLAY_STEP_TARGETS_MAX: Final = SINK_TARGETS_MAX // 2  # topics and partitions: one write takes no more than twice that
 
 
 class BadPlan(PeerError):
@@ -76,16 +80,22 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(found: Iterable[Stretch], step_events: int) -> Plan:
-    """Steps of about so many events; a stretch is never cut."""
+    """Steps of about so many events, and of bytes and topics that one write can have; a stretch is never cut."""
     steps: list[Step] = []
     together: list[Stretch] = []
-    events = 0
+    events = size_bytes = 0
+    targets: set[tuple[str, int]] = set()
     for stretch in _by_time(found):
-        if together and events + stretch.events > step_events:
-            steps.append(Step(tuple(together)))
-            together, events = [], 0
-        together.append(stretch)
         events += stretch.events
+        size_bytes += stretch.size_bytes
+        target = stretch.stream.topic, stretch.stream.partition
+        targets.add(target)
+        if together and (
+            events > step_events or size_bytes > REPLAY_STEP_BYTES or len(targets) > REPLAY_STEP_TARGETS_MAX
+        ):
+            steps.append(Step(tuple(together)))
+            together, events, size_bytes, targets = [], stretch.events, stretch.size_bytes, {target}
+        together.append(stretch)
     if together:
         steps.append(Step(tuple(together)))
     return Plan(tuple(steps))

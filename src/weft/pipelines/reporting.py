@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from weft.client import NotAllowed
+from weft.client import NotAllowed, Unauthenticated
 from weft.client.blocking import Client
 from weft.errors import WeftError
 from weft.model.pipeline_reports import (
@@ -92,6 +92,7 @@ class Reporter:
             while True:
                 self._due.wait()
                 self._due.clear()
+                is_over = self._is_over  # before looking: what was told before the end is not missed
                 with self._lock:
                     record, self._next = self._next, None
                 if record is not None:
@@ -103,7 +104,10 @@ class Reporter:
                         self._complain(error)
                         if isinstance(error, NotAllowed):
                             return
-                elif self._is_over:
+                        if isinstance(error, Unauthenticated) and client is not None:
+                            client.close()
+                            client = None  # the next one has the key that is there by then
+                if is_over:
                     return
         finally:
             if client is not None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +18,7 @@ import msgspec
 from weft.configuration import Source, flags, read_file, validated
 from weft.errors import UsageError, WeftError
 from weft.pipelines.base import Job, JobRun, Outcome, Streaming
-from weft.pipelines.checking import check, input_bytes
+from weft.pipelines.checking import ask_mesh, check, input_bytes
 from weft.pipelines.idle import runs_here
 from weft.pipelines.progress import line_of, read_progress
 from weft.pipelines.records import QueryRecord, Records, RunRecord
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 SLOW_START: Final = "Python worker failed to connect back"
 SLOW_STARTS_MAX: Final = 12  # each takes ten seconds: two minutes, for a machine with ten times its load
+SPARK_MODULES: Final = ("pyspark.", "py4j.", "grpc.")  # which raise what Spark says
+CAUSE: Final = re.compile(r"^: (?:[\w.$]+: )?(.+)$", re.MULTILINE)  # of what Java says, below who was called
 LOOK_INTERVAL_S: Final = 0.5  # how soon a wish to stop and the end of a batch are seen
 
 
@@ -59,6 +62,8 @@ def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None])
     name = settings.run_name(pipeline.name)
     reads_tables = isinstance(pipeline, Job)
     check(settings, reads_tables=reads_tables, submitted=is_submitted())
+    if settings.uses_mesh():
+        ask_mesh(settings, say)
     with (
         records.claim(name),
         _reporting(settings, records, say),
@@ -66,12 +71,11 @@ def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None])
     ):
         connection = Connection.from_options(settings.mesh.options())
         traces = BatchTraces.if_configured(name, connection.client) if settings.uses_mesh() else None
-        spark_settings = settings.spark
         record = RunRecord(
             name=name,
             pipeline=pipeline.name,
             pid=os.getpid(),
-            master=spark_settings.master or "local[*]",
+            master=settings.spark.master or "local[*]",
             config=str(wish.config),
             started_us=_now_us(),
             updated_us=_now_us(),
@@ -84,32 +88,62 @@ def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None])
                 ended = msgspec.structs.replace(record, state="ended", queries=(query,), updated_us=_now_us())
                 records.write(ended)
                 return Outcome(f"{_total('done', {name: query})}; nothing is new, and Spark was not started")
-            say("starting Spark")
-            spark = _session(name, spark_settings, is_job=reads_tables)
-            record = msgspec.structs.replace(record, master=spark.conf.get(MASTER, ""), state="running")
-            try:
-                if SHUFFLE_PARTITIONS not in spark_settings.conf and not is_submitted():
-                    say(choose_partitions(spark, input_bytes(settings, reads_tables=reads_tables)))
-                match pipeline:
-                    case Streaming():
-                        queries = started(pipeline, spark, settings, say)
-                        with _beside(pipeline, spark, settings, queries, say) as beside:
-                            outcome, record = _watch(queries, record, records, traces, say)
-                        if told := str(beside or ""):
-                            outcome = replace(outcome, summary=f"{outcome.summary}; {told}")
-                    case Job():
-                        records.write(record)
-                        outcome = pipeline.run(spark, settings, JobRun(wish.execute, say))
-                        record = msgspec.structs.replace(record, state="ended" if outcome.ok else "failed")
-                    case _:
-                        raise AssertionError(f"{pipeline!r} is no pipeline")
-            finally:
-                spark.stop()
+            if pipeline.check is not None:
+                pipeline.check(settings)
+            with spark_told():
+                outcome, record = _with_spark(pipeline, settings, wish.execute, record, records, traces, say)
         except BaseException as error:
             records.write(msgspec.structs.replace(record, state="failed", error=str(error), updated_us=_now_us()))
             raise
         records.write(msgspec.structs.replace(record, updated_us=_now_us()))
     return outcome
+
+
+def _with_spark(
+    pipeline: Any,
+    settings: Any,
+    execute: bool,
+    record: RunRecord,
+    records: Records,
+    traces: BatchTraces | None,
+    say: Callable[[str], None],
+) -> tuple[Outcome, RunRecord]:
+    """The part of a run that Spark does; Spark is stopped at its end."""
+    say("starting Spark")
+    is_job = isinstance(pipeline, Job)
+    spark = _session(record.name, settings.spark, is_job=is_job)
+    record = msgspec.structs.replace(record, master=spark.conf.get(MASTER, ""), state="running")
+    try:
+        if SHUFFLE_PARTITIONS not in settings.spark.conf and not is_submitted():
+            say(choose_partitions(spark, input_bytes(settings, reads_tables=is_job)))
+        match pipeline:
+            case Streaming():
+                queries = started(pipeline, spark, settings, say)
+                with _beside(pipeline, spark, settings, queries, say) as beside:
+                    outcome, record = watch(queries, record, records, traces, say)
+                if told := str(beside or ""):
+                    outcome = replace(outcome, summary=f"{outcome.summary}; {told}")
+            case Job():
+                records.write(record)
+                outcome = pipeline.run(spark, settings, JobRun(execute, say))
+                record = msgspec.structs.replace(record, state="ended" if outcome.ok else "failed")
+            case _:
+                raise AssertionError(f"{pipeline!r} is no pipeline")
+    finally:
+        with suppress(Exception):  # of Spark, which may be gone: a signal for a whole service ends its Java as well
+            spark.stop()
+    return outcome, record
+
+
+@contextmanager
+def spark_told() -> Iterator[None]:
+    """What Spark raises, in two languages and on a page, becomes one sentence."""
+    try:
+        yield
+    except Exception as error:  # of Spark, classic or Connect: they have no class in common
+        if not type(error).__module__.startswith(SPARK_MODULES):
+            raise
+        raise SparkFailed(f"Spark failed: {_first_line(error)}") from error
 
 
 def _is_idle(pipeline: Any, settings: Any) -> bool:
@@ -171,11 +205,15 @@ def _check_wish(pipeline: Any, wish: Wish) -> None:
         raise UsageError(f"{pipeline.name} needs no --execute, which is for jobs that only plan by default")
 
 
+class SparkFailed(WeftError):
+    """Spark did not start, or could not do what the run needs."""
+
+
 class QueryFailed(WeftError):
     """A streaming query ended with an error. The checkpoint is kept: a new run goes on where it was."""
 
 
-def _watch(
+def watch(
     queries: Sequence[StreamingQuery],
     record: RunRecord,
     records: Records,
@@ -185,22 +223,26 @@ def _watch(
     """Until all queries have ended, one has failed, or somebody wants them to stop."""
     known = {query.id: QueryRecord(query.name or query.id) for query in queries}
     with _stop_signals() as stopping:
-        while True:
-            is_over = not any(query.isActive for query in queries)  # before looking: the last batch is not missed
-            for query in queries:
-                _look(query, known, traces, say)
+        while not (stopping.wait(LOOK_INTERVAL_S) or records.is_asked_to_stop(record.name)):
+            try:
+                is_over = not any(query.isActive for query in queries)  # before looking: the last batch is not missed
+                for query in queries:
+                    _look(query, known, traces, say)
+                failed = next((query for query in queries if query.exception() is not None), None)
+            except Exception:  # of Spark, which the signal may have ended before us
+                if stopping.is_set():
+                    break
+                raise
             record = msgspec.structs.replace(record, queries=tuple(known.values()), updated_us=_now_us())
             records.write(record)
-            failed = next((query for query in queries if query.exception() is not None), None)
             if failed is not None:
                 _stop(queries)
                 raise QueryFailed(f"query {failed.name or failed.id} failed: {_first_line(failed.exception())}")
             if is_over:
                 return Outcome(_total("done", known)), msgspec.structs.replace(record, state="ended")
-            if stopping.wait(LOOK_INTERVAL_S) or records.is_asked_to_stop(record.name):
-                say("stopping")
-                _stop(queries)
-                return Outcome(_total("stopped", known)), msgspec.structs.replace(record, state="stopped")
+        say("stopping")
+        _stop(queries)
+        return Outcome(_total("stopped", known)), msgspec.structs.replace(record, state="stopped")
 
 
 def _look(
@@ -218,8 +260,10 @@ def _look(
 
 
 def _stop(queries: Sequence[StreamingQuery]) -> None:
+    """What cannot be stopped ends with its session, or has ended already."""
     for query in queries:
-        query.stop()
+        with suppress(Exception):  # of Spark, classic or Connect
+            query.stop()
 
 
 def _total(word: str, known: dict[str, QueryRecord]) -> str:
@@ -230,7 +274,8 @@ def _first_line(error: object) -> str:
     """What went wrong, without the trace of two languages; the cause that a Python worker named, if there is one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line for line in lines if line.startswith("weft.")]
-    return (named or lines or ["no reason was given"])[-1 if named else 0]
+    causes = CAUSE.findall(str(error))
+    return (named or causes or lines or ["no reason was given"])[-1 if named else 0]
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from weft.spark.selection import parse_selection
 
 AVAILABLE_NOW: Final = "available-now"
 INTERVAL: Final = re.compile(r"[1-9][0-9]{0,6} (millisecond|second|minute|hour)s?")
+MASTER: Final = re.compile(r"local(\[[^\]]+\])?|local-cluster\[.+\]|yarn|(spark|k8s|sc)://.+")
 STORE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=//)")
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -41,6 +42,13 @@ def _checked_by(parse: Any) -> AfterValidator:
 def _trigger(text: str) -> str:
     if text != AVAILABLE_NOW and not INTERVAL.fullmatch(text):
         raise ValueError(f'has to be "{AVAILABLE_NOW}" or a time like "5 seconds"')
+    return text
+
+
+def _master(text: str) -> str:
+    """Spark says it on a page, and ends."""
+    if not MASTER.fullmatch(text):
+        raise ValueError("has to be local[N], local[*], spark://HOST:PORT, k8s://..., yarn, or sc://HOST:PORT")
     return text
 
 
@@ -135,7 +143,7 @@ class SourceSection(Section):
 class SparkSection(Section):
     """The Spark session. Under ``spark-submit``, what that says counts."""
 
-    master: str | None = Field(
+    master: Annotated[str, AfterValidator(_master)] | None = Field(
         default=None, description="Any Spark master, or `sc://host:port` for Spark Connect; unset: local[*]."
     )
     conf: dict[str, str] = Field(default={}, description="Spark's own settings, by their names.")
@@ -173,6 +181,11 @@ class PipelineSettings(Section):
     def uses_mesh(self) -> bool:
         """Whether it talks to nodes: pipelines with a source do, if it is set."""
         return getattr(self, "source", None) is not None
+
+    def reads(self) -> str | None:
+        """The topics and patterns that it reads from the mesh; None if it reads nothing there."""
+        source: SourceSection | None = getattr(self, "source", None)
+        return None if source is None else source.subscribe
 
 
 class StreamingSettings(PipelineSettings):

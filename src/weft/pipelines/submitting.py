@@ -22,6 +22,7 @@ from weft.pipelines.records import Records, default_directory
 from weft.pipelines.running import Wish, run
 from weft.visible import visible
 
+OTHER_NAME: Final = re.compile(r"\w[\w-]*(\.[\w-]+)+")
 SETTING: Final = re.compile(r"""((?:"[^"]*"|'[^']*'|[^"'=])+)=""")
 
 
@@ -60,8 +61,16 @@ def read_overrides(settings: Sequence[str]) -> dict[str, object]:
 
 
 def table_overrides(table: str) -> dict[str, object]:
-    """What ``--table`` means: a name has two dots and no slash, everything else is a path."""
-    return {"table.name" if TABLE_NAME.fullmatch(table) else "table.path": table}
+    """What ``--table`` means: a name has two dots and no slash, everything else is a path. A name of another catalog's
+    form would become a directory that nobody looks for."""
+    if TABLE_NAME.fullmatch(table):
+        return {"table.name": table}
+    if OTHER_NAME.fullmatch(table) and not Path(table).exists():
+        raise UsageError(
+            f"--table {table} looks like a name, but names are catalog.namespace.table: for a directory of that name, "
+            f"write ./{table}"
+        )
+    return {"table.path": table}
 
 
 def _split(setting: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -92,6 +92,11 @@ class Keeper:
     def __post_init__(self) -> None:
         self._sizes = Sizes(self.goal.share)
 
+    def begin(self) -> None:
+        """Files that are there now are nobody's late rows."""
+        with suppress(lake.TableError):  # the first pass tells it, and begins then
+            self._known = {file.path for file in self.table.files()}
+
     def pass_over(self, now_s: float) -> None:
         """``now_s`` is the time of day: files have such."""
         files = self.table.files()
@@ -110,6 +115,11 @@ class Keeper:
         elif self._vacuum_s is None or now_s - self._vacuum_s >= UPKEEP_VACUUM_S:
             self._vacuum_s = now_s
             self.done.swept += len(vacuum(self.table, now_s=now_s, grace_s=self.grace_s))
+
+    def end(self) -> None:
+        """Count what has come since the last pass."""
+        with suppress(lake.TableError, OSError):  # a count is no reason for a run to fail
+            self._count_late(self.table.files(), time.time())
 
     def _count_late(self, files: Sequence[DataFile], now_s: float) -> None:
         """Rows that came to days which were over: they are kept, and counted. What was there before is not."""
@@ -157,6 +167,7 @@ class Keeper:
 def keeping(keeper: Keeper, queries: Sequence[StreamingQuery], *, to_the_end: bool) -> Iterator[Keeper]:
     """Keep the table while this is entered. ``to_the_end``: a run that ends by itself makes one pass more, because it
     may be over before the first."""
+    keeper.begin()
     stopping = threading.Event()
     thread = threading.Thread(target=keeper.run, args=(queries, stopping), name="upkeep", daemon=True)
     thread.start()
@@ -169,3 +180,5 @@ def keeping(keeper: Keeper, queries: Sequence[StreamingQuery], *, to_the_end: bo
         thread.join(STOP_TIMEOUT_S)
         if to_the_end and not failed and keeper.goal.share:
             keeper.try_pass(threading.Event())
+        elif not failed:
+            keeper.end()

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from weft.errors import UsageError
 from weft.spark.java import use_java
+from weft.spark.java_classes import class_options
 from weft.spark.workers import use_python
 
 if TYPE_CHECKING:
@@ -64,8 +65,8 @@ def session(
         _check_connect()
         builder = builder.remote(remote)
     elif not is_submitted():
-        use_java(cache_directory())
-        _quiet(log_level)
+        java = use_java(cache_directory())
+        _quiet(log_level, class_options(cache_directory(), java, _spark_here(), os.environ))
         builder = builder.master(master or LOCAL)
         if (master or LOCAL).startswith("local"):
             use_python(cache_directory())
@@ -110,7 +111,15 @@ def _check_connect() -> None:
         raise UsageError(f"Spark Connect is not installed here: pip install 'weft[connect]' ({error})") from None
 
 
-def _quiet(log_level: str) -> None:
-    """Spark's Java reads this when it starts. An existing setting of this kind is left alone."""
+def _quiet(log_level: str, others: Sequence[str]) -> None:
+    """Spark's Java reads this, and other options, when it starts. An existing setting of this kind is left alone."""
     if SUBMIT_VARIABLE not in os.environ and "SPARK_CONF_DIR" not in os.environ:
-        os.environ[SUBMIT_VARIABLE] = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} -Dweft.spark.log={log_level}"
+        quiet = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}", f"-Dweft.spark.log={log_level}"
+        os.environ[SUBMIT_VARIABLE] = " ".join((*quiet, *others))
+
+
+def _spark_here() -> str:
+    """Which Spark this is, and where: another has other jars."""
+    import pyspark
+
+    return f"{pyspark.__version__} {os.environ.get('SPARK_HOME') or pyspark.__file__}"

@@ -65,14 +65,17 @@ class Surveyor:
         selection: Selection,
         *,
         members: Members = Members.REACHABLE,
+        needs_named: bool = True,
         is_read: Callable[[Place], bool] | None = None,
         history: bool = False,
     ) -> None:
-        """``history``: archive tables of nodes count, too; may be set later."""
+        """``needs_named``: who wants to be complete cannot do without the named nodes. ``history``: archive tables of
+        nodes count, too; may be set later."""
         self.history = history
         self._connection = connection
         self._selection = selection
         self._members = members
+        self._needs_named = needs_named
         self._is_read = is_read or selection.selects
         self._named = connection.addresses()
         self._others: dict[str, str] = {}  # the addresses of members that are not named, by id
@@ -88,13 +91,14 @@ class Surveyor:
             options.connection,
             options.selection,
             members=options.members or members,
+            needs_named=options.members is not Members.REACHABLE,
             is_read=options.is_read,
             history=options.history,
         )
 
     def look(self, when: When = None, *, complete: bool, patient: bool = True) -> Survey:
-        """What is there. Waits a while for a node to answer; with ``complete`` for all that are named, and for all
-        other members if the job wants them all. Who is ``patient`` waits for slow nodes.
+        """What is there. Waits a while for a node to answer; with ``complete`` for all that are named and needed, and
+        for all other members if the job wants them all. Who is ``patient`` waits for slow nodes.
         Unavailable, MemberUnread."""
         give_up_s = time.monotonic() + SPARK_UNAVAILABLE_S
         while True:
@@ -194,7 +198,7 @@ class Surveyor:
 
     def _is_wanted(self, address: str) -> bool:
         """Whether a job that wants to be complete cannot do without this node."""
-        return self._members is Members.ALL or address in self._named
+        return self._members is Members.ALL or (self._needs_named and address in self._named)
 
     def _fell_silent(self, address: str, error: WeftError) -> None:
         if address not in self._silent:
@@ -215,10 +219,14 @@ class Surveyor:
             return False
         if survey.history_problems:
             return True
-        return bool(survey.unread() if self._members is Members.ALL else set(self._named) & survey.silent.keys())
+        return bool(survey.unread() if self._members is Members.ALL else self._missing(survey))
+
+    def _missing(self, survey: Survey) -> set[str]:
+        """The named nodes that are needed and did not answer."""
+        return set(self._named) & survey.silent.keys() if self._needs_named else set()
 
     def _give_up(self, survey: Survey, complete: bool) -> NoReturn:
-        missing = set(self._named) & survey.silent.keys()
+        missing = self._missing(survey)
         if survey.history_problems and not missing:
             raise Unavailable(
                 f"archive tables cannot be asked what they have: {listed(survey.history_problems)}. "

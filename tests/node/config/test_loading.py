@@ -176,8 +176,9 @@ def test_the_place_of_a_mistake_is_told(toml: WriteToml) -> None:
 
 
 def test_all_mistakes_are_told_at_once(toml: WriteToml) -> None:
-    lines = refusal(toml("[link]\nqueue_frames_max = 0\nwindow = 1\n[node]\nid = '?'"), {}).splitlines()
-    assert len(lines) == 3
+    told = refusal(toml("[link]\nqueue_frames_max = 0\nwindow = 1\n[node]\nid = '?'"), {})
+    assert len(told.split("; ")) == 3
+    assert told.isprintable(), "commands print it as one line"
 
 
 def test_an_unknown_variable_is_refused_with_the_nearest() -> None:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.log.laboratory import EPOCH, Laboratory, laboratory, numbered, stream
+from tests.log.laboratory import EPOCH, Laboratory, laboratory, numbered, settle, stream
+from weft.core.messages import StreamKey
 from weft.errors import UsageError
 from weft.limits import FETCH_RANGES_MAX, LOOK_STREAMS_AT_ONCE, OFFSET_MAX, READ_BYTES_MAX
 from weft.log.errors import UnknownStream
+from weft.log.retention import cut_before
 from weft.model import Batch, Stream
+from weft.model.batch_header import end_offset
 from weft.port.errors import TooLarge
+from weft.port.history import HistoryPiece
 from weft.transport.clients import fetching
 from weft.transport.clients.fetching import (
     Piece,
@@ -140,6 +145,53 @@ def test_what_comes_before_a_bad_range_is_given(lab: Laboratory) -> None:
     with pytest.raises(UnknownStream):
         one_reply(reading, lab)
     assert reading.number == 1, "the range that the error is about"
+
+
+class Table:
+    """An archive table with the whole stream."""
+
+    def __init__(self, stored: list[bytes]) -> None:
+        self._stored = stored
+
+    def covers(self, _topic: str) -> bool:
+        return True
+
+    async def read(self, _key: StreamKey, first: int, end: int, _bytes_max: int) -> HistoryPiece:
+        return HistoryPiece([each for each in self._stored if first < end_offset(each) <= end])
+
+
+@pytest.mark.req("LAK-04")
+@pytest.mark.parametrize("before", [[], [STREAMS[1]]])
+def test_retention_that_is_quicker_sends_a_fetch_to_the_table(
+    monkeypatch: pytest.MonkeyPatch, before: list[Stream]
+) -> None:
+    """It runs in a thread: between the look at where the log begins and the reading, that may have moved."""
+    own = laboratory("memory", Path())
+    for each in STREAMS[:2]:
+        for first in range(0, BATCHES * EACH, EACH):
+            own.log.append(each, numbered(first, EACH))
+    settle(own.log)  # retention takes only what is in table files
+    state = own.log.state(STREAMS[0], EPOCH)
+    stored = own.log.read(STREAMS[0], EPOCH, 0)
+    table: Any = Table(stored)
+    read = own.log.read
+
+    def cut_and_read(stream: Stream, *rest: Any) -> list[bytes]:
+        if stream == state.stream and not state.start:
+            assert cut_before(own.log, state, state.end)[0] is not None
+        return read(stream, *rest)
+
+    monkeypatch.setattr(own.log, "read", cut_and_read)
+    reading = RangesReading([*map(wanted, before), wanted(STREAMS[0])], READ_BYTES_MAX)
+
+    async def everything() -> list[bytes]:
+        found: list[bytes] = []
+        while pieces := await reading.next(own.log, table):
+            found += [each for piece in pieces if piece.number == len(before) for each in piece.stored]
+        return found
+
+    assert asyncio.run(everything()) == stored
+    assert state.start == BATCHES * EACH, "the log has nothing of it any more"
 
 
 def test_columns_of_batches_that_follow_each_other_are_one(lab: Laboratory) -> None:

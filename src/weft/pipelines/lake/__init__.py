@@ -18,7 +18,7 @@ from weft.lake.address import TableError
 from weft.lake.settings import TableFormat, TableSection, TableSettings
 from weft.pipelines.lake.staging import Made, append_batch, prepare, query_id
 from weft.pipelines.lake.streams import read, register, write_stream
-from weft.pipelines.lake.table import Table, TableChanged, open_table
+from weft.pipelines.lake.table import Table, TableChanged, check_columns, open_table
 from weft.pipelines.lake.upsert import upsert_batch, upsert_stream
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "TableSection",
     "TableSettings",
     "append_batch",
+    "check_columns",
     "open_table",
     "prepare",
     "query_id",

@@ -7,7 +7,7 @@ same rows (or fewer, on purpose) and never touches what was committed meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from weft.lake.address import TableError
@@ -99,6 +99,16 @@ def ensure(table: Table, schema: StructType) -> None:
                 there=there.get(name, "missing"),
                 coming=coming.get(name, "missing"),
             )
+
+
+def check_columns(table: Table, needed: Iterable[str]) -> None:
+    """TableError unless the table has these columns, which tables of raw events have."""
+    known = table.schema().names
+    if missing := [name for name in needed if name not in known]:
+        settings = table.settings
+        raise TableError(
+            "this is not a table of raw events", table=settings.path or settings.identifier, missing=missing[0]
+        )
 
 
 def check_partitions(table: Table) -> None:

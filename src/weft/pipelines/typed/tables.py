@@ -56,6 +56,14 @@ class TypedTables:
     def pair(self) -> Pair:
         return Pair(self.table, self.dead_letters)
 
+    def check(self) -> None:
+        """NoSchema if no topic has one; TableError for columns that no table can have, or a table of another form."""
+        wanted = typed_columns(self.source.topics(), self.layout)
+        stored_schema(self.table, wanted)
+        combined(pa.schema([]), wanted)
+        if (table := lake.open_table(self.table)).exists():
+            self._check_form(table)
+
     def prepare(self, spark: SparkSession) -> None:
         """Make the tables, or see that they fit; finish what an earlier run has begun."""
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -91,12 +99,15 @@ class TypedTables:
             combined(pa.schema([]), wanted)  # names that no table can have
             table.create(from_arrow_schema(wanted))
         check_partitions(table)
+        self._check_form(table)
+        return evolve(spark, table, wanted, LOG.warning)
+
+    def _check_form(self, table: lake.Table) -> None:
         if RESCUED not in table.schema().names:
             raise TableError(
                 "this table was not made by a typed archive: give the typed form a table of its own",
                 table=self.table.path or self.table.identifier,
             )
-        return evolve(spark, table, wanted, LOG.warning)
 
     def _fitted(self, spark: SparkSession, topics: TypedTopics) -> pa.Schema:
         """Once for each version: looking at the table again for every batch would cost more than the commit."""

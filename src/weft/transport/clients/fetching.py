@@ -105,8 +105,8 @@ class RangesReading:
             try:
                 stored = self._ahead or self._read_some(log, min(room, READ_AT_ONCE_BYTES))
             except WeftError:
-                if pieces:
-                    break  # the next reply raises it
+                if pieces or self._is_archived(log, history):  # retention, in its thread, may be quicker just now
+                    break  # the next reply raises it, or has it from the table
                 raise
             size = sum(map(len, stored))
             goes_on = bool(pieces) and pieces[-1].number == self.number
