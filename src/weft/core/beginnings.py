@@ -76,10 +76,12 @@ class Beginnings:
     archived: Archived = nothing_archived
     named: dict[StreamKey, int] = field(init=False, default_factory=dict)  # the offsets that the start names
     unread: Iterator[Position] = field(init=False)  # positions that ``read_some`` has not taken yet
+    since_us: int = field(init=False)  # asked of all subscriptions whenever the mesh is told what is wanted
 
     def __post_init__(self) -> None:
         positions = self.start.positions if isinstance(self.start, FromPositions) else ()
         object.__setattr__(self, "unread", iter(positions))
+        object.__setattr__(self, "since_us", self._since_us())
 
     def read_some(self, count: int, log: Log | None = None, elsewhere: Container[StreamKey] = ()) -> bool:
         """Take in so many of the positions; return whether that was all.
@@ -161,8 +163,7 @@ class Beginnings:
             case _:
                 assert_never(self.start)
 
-    @property
-    def since_us(self) -> int:
+    def _since_us(self) -> int:
         """Since when it wants events: copies that are made for it may begin there. Positions earlier than that do no
         harm, because the past is fetched for them."""
         match self.start:

@@ -165,7 +165,9 @@ class Subscriptions:
         found: dict[Pattern, int] = {}
         for each in self._all.values():
             since_us = SINCE_EVER_US if each.group else each.beginnings.since_us
-            found[each.pattern] = min(since_us, found.get(each.pattern, since_us))
+            before_us = found.get(each.pattern)
+            if before_us is None or since_us < before_us:
+                found[each.pattern] = since_us
         return found
 
     def wants(self, topic: Topic) -> bool:

@@ -43,7 +43,7 @@ class Ledger:
         self._store = store
         self._promises = promises
         self._lock = threading.Lock()
-        self._tidying = threading.Lock()  # taken first: whoever has it may replace the file
+        self._tidying = threading.Lock()  # taken first: its holder may replace the file
         promises.fingerprint = store.fingerprint()
         self._rewrite()
 

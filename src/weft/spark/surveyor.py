@@ -69,8 +69,8 @@ class Surveyor:
         is_read: Callable[[Place], bool] | None = None,
         history: bool = False,
     ) -> None:
-        """``needs_named``: who wants to be complete cannot do without the named nodes. ``history``: archive tables of
-        nodes count, too; may be set later."""
+        """``needs_named``: a survey that must be complete cannot do without the named nodes. ``history``: archive
+        tables of nodes count, too; may be set later."""
         self.history = history
         self._connection = connection
         self._selection = selection

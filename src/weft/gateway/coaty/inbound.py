@@ -147,7 +147,7 @@ class Inbound:
             self._bring(event, *read)
 
     def is_told(self, object_id: str, payload: bytes, told_us: int) -> None:
-        """What the mesh's state of the namespace has of an object, whoever brought it over: found, it is not new."""
+        """What the mesh's state of the namespace has of an object, through any bridge: found, it is not new."""
         if told_us < self._told_us.get(object_id, 0):
             return  # of another bridge, and older
         self._told_us.pop(object_id, None)
