@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from weft.model import Batch, Epoch, Event, NodeId, Stream, parse_topic
 EPOCH = 1_794_700_000_000
 MIDNIGHT_US = 1_794_700_800_000_000  # 2026-11-15T00:00:00Z
 BLOCKS = blocks_for("docs/log.md", __file__)
+# RocksDB's threads may not have merged or removed some files yet when the log is looked at.
+FILES = re.compile(r"(?<=table files      )\d+|(?<=write-ahead log  )\d+")
 
 
 def stream(topic: str) -> Stream:
@@ -63,5 +66,5 @@ def test_the_commands_print_what_the_page_shows(block: Block, weft: Weft, made: 
     for step in steps_of(block.language, block.code):
         outcome = weft(*shlex.split(step.text.replace("/var/lib/weft", str(data)))[1:])
         assert outcome.status == 0, outcome.err
-        lacking, _ = compare(step.shown, outcome.out)
+        lacking, _ = compare(tuple(FILES.sub("N", line) for line in step.shown), FILES.sub("N", outcome.out))
         assert lacking is None, f"{block.place}: `{step.text.strip()}` does not print: {lacking}\nbut:\n{outcome.out}"

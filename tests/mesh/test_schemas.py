@@ -225,7 +225,7 @@ def test_no_event_slips_through_after_a_crash(mesh: Mesh) -> None:
             await until(lambda: is_refused(b, "kept.a"))
 
     async def after() -> None:
-        async with mesh.client(mesh.b) as client:
+        async with await connected(mesh.client(mesh.b)) as client:
             assert await is_refused(client, "kept.a"), "from its first event on"
             await client.publish("kept.a", GOOD)
 
@@ -239,7 +239,7 @@ def test_both_sides_of_a_split_come_to_the_later_writing(mesh: Mesh) -> None:
     """Each node sets it while the other one is down: neither has heard of the other's writing."""
 
     async def set_at(node: RunningNode, mode: str) -> None:
-        async with mesh.client(node) as client:
+        async with await connected(mesh.client(node)) as client:
             await client.schemas.set("split.>", mode=mode)  # type: ignore[arg-type]
             assert await mode_at(client, "split.>") == mode
 
@@ -250,7 +250,7 @@ def test_both_sides_of_a_split_come_to_the_later_writing(mesh: Mesh) -> None:
 
     async def end() -> None:
         for node in (mesh.a, mesh.b):
-            async with mesh.client(node) as client:
+            async with await connected(mesh.client(node)) as client:
                 await until(lambda client=client: _is_at(client, "off"))  # type: ignore[misc]
 
     async def _is_at(client: Client, mode: str) -> bool:
