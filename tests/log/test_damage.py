@@ -43,7 +43,7 @@ from random import Random as Chance
 import pytest
 
 from tests.log import wounds
-from tests.log.laboratory import EPOCH, batch, numbered, read_out, settle
+from tests.log.laboratory import EPOCH, batch, copy_live, numbered, read_out, settle
 from tests.log.specimen import COPY, GROUP, KEYED, NAMES, PLAIN, Name, Specimen, grown, young
 from tests.log.wounds import Wound, batch_tables, both, manifest, named, small_tables, wals
 from weft.log import Log, open_log, open_read_only
@@ -384,6 +384,60 @@ def test_a_repair_that_was_killed_is_finished_or_begun_again(
 
 
 # --- what a repair keeps, and what it needs ------------------------------------------------------------------------
+
+
+ALONE = batch(b"alone", producer=b"a" * 16, sequence=1)
+TOGETHER = [batch(b"%d" % number, producer=b"together %07d" % number, sequence=7) for number in range(450)]
+
+
+def killed_with_producers(tmp_path: Path) -> Path:
+    """A log with batches that were stored as they came, and some that were gathered."""
+    with closing(open_log(tmp_path / "log", lambda: EPOCH, disk_reserve_bytes=0)) as log:
+        log.append(PLAIN, ALONE)
+        for first in range(0, len(TOGETHER), 150):  # each fills a block of a table file
+            log.append_all([(PLAIN, each) for each in TOGETHER[first : first + 150]])
+        log.sync()
+        copy_live(tmp_path / "log", tmp_path / "killed")
+    return tmp_path / "killed"
+
+
+def check_all_is_known(path: Path) -> None:
+    with closing(open_log(path, lambda: NEW_EPOCH, disk_reserve_bytes=0)) as log:
+        assert log.epoch == EPOCH
+        places = [log.append(PLAIN, each) for each in (ALONE, *TOGETHER)]
+        assert all(each.repeated for each in places)
+        assert [each.first_offset for each in places] == list(range(451))
+
+
+@pytest.mark.req("LOG-03", "SDK-01")
+def test_a_batch_from_before_a_repair_is_known_when_it_is_sent_again(tmp_path: Path) -> None:
+    path = killed_with_producers(tmp_path)
+    (path / "db" / "CURRENT").unlink()
+    repair(path, lambda: NEW_EPOCH)
+    check_all_is_known(path)
+
+
+@pytest.mark.req("LOG-03")
+def test_damage_to_what_is_kept_of_gathered_batches_is_said_and_repaired(tmp_path: Path) -> None:
+    """Opening reads it, so a check must not find the log sound, nor a repair leave it as it is."""
+    path = killed_with_producers(tmp_path)
+    with closing(open_log(path, lambda: NEW_EPOCH, disk_reserve_bytes=0)):  # this moves it to a table file
+        copy_live(path, tmp_path / "again")
+    path = tmp_path / "again"
+    mark = TOGETHER[200].producer
+    assert mark is not None
+    (table,) = [each for each in wounds.tables(path) if mark in each.read_bytes()]
+    data = table.read_bytes()
+    at = data.index(mark)
+    table.write_bytes(data[:at] + b"T" + data[at + 1 :])
+    with pytest.raises(LogDamaged):
+        open_log(path, lambda: NEW_EPOCH, disk_reserve_bytes=0)
+    health = check(path)
+    assert health.trouble and not health.losses
+    repair(path, lambda: NEW_EPOCH)
+    assert check(path).is_sound
+    with closing(open_log(path, lambda: NEW_EPOCH, disk_reserve_bytes=0)) as log:
+        assert len(read_out(log, PLAIN).events) == 451
 
 
 def test_a_disk_without_room_for_a_diagnosis_hides_no_damage(

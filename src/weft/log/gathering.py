@@ -8,11 +8,13 @@ sequences, so that each of them is recognised when it is sent again, also after 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from weft.limits import MIB
-from weft.log.producers import Sent
+from weft.log import keys
+from weft.log.producers import Producers, Sent, sent_as
+from weft.log.store import Row
 from weft.model import Batch, Stream
 from weft.model.batch_few import Headers
 from weft.model.batch_header import NO_PRODUCER
@@ -97,3 +99,21 @@ def unpack_pieces(row: bytes, base_offset: int) -> Iterator[tuple[bytes, Sent]]:
         if producer != NO_PRODUCER:
             yield producer, Sent(sequence, at, checksum)
         at += count
+
+
+def rows_of_pieces(rows: Iterable[Row]) -> dict[tuple[int, int], bytes]:
+    """Take these rows by stream and offset."""
+    return {keys.pieces_place(key): row for key, row in rows}
+
+
+def remember(producers: Producers, stream_id: int, batch: Batch, pieces: Mapping[tuple[int, int], bytes]) -> None:
+    """Remember who sent a batch that was found in the log, or the batches that it is made of."""
+    at = batch.base_offset
+    if batch.producer is not None:
+        sent: Iterable[tuple[bytes, Sent]] = [(batch.producer, sent_as(batch, at))]
+    else:
+        sent = unpack_pieces(pieces.get((stream_id, at), b""), at)
+    for producer, each in sent:
+        last = producers.last_sequence((stream_id, producer))
+        if last is None or each.sequence > last:
+            producers.add((stream_id, producer), each)

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from weft.limits import PRODUCER_RECEIPTS_MAX
 from weft.log import keys
 from weft.log.errors import OutOfSequence
-from weft.log.store import Delete, Put, Space, Store, Write
+from weft.log.store import Delete, Put, Row, Space, Write
 from weft.model.batch import Batch
 from weft.model.batch_header import HEADER_BYTES
 
@@ -129,12 +129,13 @@ class Producers:
             for key, row in ((key, keys.producer_key(*key)) for key in of)
         ]
 
-    def load(self, store: Store) -> None:
-        rows: list[tuple[int, Key, bytes]] = []
-        for row_key, value in store.scan(Space.TABLES, *keys.table_range(keys.PRODUCERS)):
+    def load(self, rows: Iterable[Row]) -> None:
+        """Take up what ``writes`` has written."""
+        found: list[tuple[int, Key, bytes]] = []
+        for row_key, value in rows:
             _, stream_id, producer = keys.PRODUCER_KEY.unpack(row_key)
-            rows.append((SEGMENT.unpack_from(value)[0], (stream_id, producer), value[SEGMENT.size :]))
-        for _, key, sent in sorted(rows):
+            found.append((SEGMENT.unpack_from(value)[0], (stream_id, producer), value[SEGMENT.size :]))
+        for _, key, sent in sorted(found):
             self._sent[key] = sent
         self._forget_surplus()
 
