@@ -11,9 +11,13 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from weft.limits import MIB
+import msgspec
+
+from weft.errors import UsageError
+from weft.limits import MIB, OFFSET_MAX
 from weft.log import keys
 from weft.log.producers import Producers, Sent, sent_as
+from weft.log.records import StreamState
 from weft.log.store import Row
 from weft.model import Batch, Stream
 from weft.model.batch_few import Headers
@@ -23,6 +27,20 @@ GATHERED_BYTES_MAX: Final = 1 * MIB  # of one entry: as much as one frame to a p
 GATHERED_MAX: Final = 4096  # batches in one entry
 PIECE: Final = struct.Struct(">I16sQI")  # events, producer, sequence, checksum
 Run = list[tuple[int, Batch]]  # batches that become one entry, with their places among those handed in
+
+
+class NewEntry(msgspec.Struct, frozen=True):
+    """A batch about to be stored. ``run`` has the batches handed in that it is made of; ``pieces`` tells them apart
+    later. ``data`` begins at offset ``first`` and ends before ``end``."""
+
+    state: StreamState
+    is_new: bool
+    run: Run
+    first: int
+    end: int
+    data: bytes
+    latest_us: int
+    pieces: bytes = b""
 
 
 def rounds(wanted: Sequence[tuple[Stream, Batch]]) -> Iterator[list[tuple[Stream, Run]]]:
@@ -63,6 +81,25 @@ def _runs(batches: Run) -> list[Run]:
         size += batch.size if few else GATHERED_BYTES_MAX
         last[producer] = sequence
     return runs
+
+
+def entry_of_run(state: StreamState, is_new: bool, run: Run) -> NewEntry:
+    """Make the entry that these batches become, at the end of their stream."""
+    first = state.end
+    if len(run) == 1:
+        batch = run[0][1]
+        end = first + len(batch)
+        if end > OFFSET_MAX:
+            raise UsageError("offset out of range", offset=first, events=len(batch), limit=OFFSET_MAX)
+        return NewEntry(state, is_new, run, first, end, batch.data_at(first), batch.timestamp_us_max)
+    batches = [batch for _, batch in run]
+    return entry_of_batch(state, is_new, run, gathered(batches, first), pack_pieces(batches))
+
+
+def entry_of_batch(state: StreamState, is_new: bool, run: Run, batch: Batch, pieces: bytes = b"") -> NewEntry:
+    """Make the entry of a batch that has its place."""
+    place = (batch.base_offset, batch.end_offset)
+    return NewEntry(state, is_new, run, *place, batch.data, batch.timestamp_us_max, pieces)
 
 
 def gathered(batches: Sequence[Batch], base_offset: int) -> Batch:

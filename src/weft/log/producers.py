@@ -18,10 +18,13 @@ from typing import Final, NamedTuple
 
 from weft.limits import PRODUCER_RECEIPTS_MAX
 from weft.log import keys
-from weft.log.errors import OutOfSequence
-from weft.log.store import Delete, Put, Row, Space, Write
+from weft.log.errors import OutOfSequence, SequenceReused
+from weft.log.reading import read_appended
+from weft.log.records import StreamState
+from weft.log.store import Delete, Put, Row, Space, Store, Write
 from weft.model.batch import Batch
 from weft.model.batch_header import HEADER_BYTES
+from weft.model.stream import EventId
 
 PRODUCERS_MAX: Final = 100_000  # per log; the producers that were silent longest are forgotten
 
@@ -69,6 +72,23 @@ def same_events(batch: Batch, first_offset: int, stored: Sequence[bytes]) -> boo
         [Batch.read_stored(data).rows(first_offset, end) for data in stored], batch.record_batch.schema
     )
     return len(found) != len(batch) or bool(found.equals(pa.Table.from_batches([batch.record_batch])))
+
+
+def check_same(store: Store, state: StreamState, sent: Sent, batch: Batch) -> None:
+    """Raise SequenceReused if a batch is not the one that its producer sent under this sequence before."""
+    difference = sent.difference(batch)
+    if not difference:
+        first, end = sent.first_offset, sent.first_offset + len(batch)
+        if not same_events(batch, first, read_appended(store, state, first, end)):
+            difference = "content"
+    if difference:
+        raise SequenceReused(
+            "a producer used one sequence for two batches",
+            producer=(batch.producer or b"").hex(),
+            sequence=batch.sequence,
+            differs=difference,
+            kept_at=EventId(state.stream, state.epoch, sent.first_offset),
+        )
 
 
 class Producers:
