@@ -241,6 +241,23 @@ def test_a_sync_says_what_had_failed_though_the_store_is_revived_meanwhile(tmp_p
             store.sync()
 
 
+@pytest.mark.req("LOG-01")
+def test_what_is_noted_of_the_books_of_the_engine_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a power cut could take the end of MANIFEST and leave the marks that tell of it: a log that does not open."""
+    synced: list[tuple[int, int]] = []
+
+    def sync(file: int) -> None:
+        found = os.fstat(file)
+        synced.append((found.st_ino, found.st_size))
+
+    with closing(RocksStore(tmp_path)) as store:
+        monkeypatch.setattr("os.fsync", sync)
+        store.fingerprint()
+        monkeypatch.undo()
+        (manifest,) = (tmp_path / "db").glob("MANIFEST-*")
+        assert synced == [(manifest.stat().st_ino, manifest.stat().st_size)]
+
+
 def test_the_books_of_the_engine_are_read_before_or_after_it_is_revived(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -381,7 +381,9 @@ class RocksStore:
     def fingerprint(self) -> bytes:
         with self._gate.passing(), translated():  # another thread may be about to revive the store
             name = (self._database_path / "CURRENT").read_text().strip()
-            manifest = (self._database_path / name).read_bytes()
+            with (self._database_path / name).open("rb") as file:
+                manifest = file.read()
+                os.fsync(file.fileno())  # RocksDB syncs its end later, and a power cut must not contradict us
             oldest_wal = self._property(Space.BATCHES, "rocksdb.min-log-number-to-keep")
         return msgspec.msgpack.encode(Fingerprint(name, len(manifest), int(google_crc32c.value(manifest)), oldest_wal))
 
