@@ -9,7 +9,7 @@ from random import Random as Chance
 
 import pytest
 
-from tests.log.laboratory import EPOCH, numbered, numbers, stream
+from tests.log.laboratory import EPOCH, batch, numbered, numbers, stream
 from tests.log.wounds import flip, tables
 from weft.errors import UsageError
 from weft.log import Log, open_log, repair
@@ -42,8 +42,8 @@ def filled(path: Path) -> Log:
 def events(log: Log, name: object, epoch: Epoch) -> list[int]:
     found: list[int] = []
     while stored := log.read(OURS if name is OURS else COPY, epoch, len(found)):
-        for batch in map(Batch.read_stored, stored):
-            found += numbers([event.payload for event in batch.events_from(len(found))])
+        for each in map(Batch.read_stored, stored):
+            found += numbers([event.payload for event in each.events_from(len(found))])
     return found
 
 
@@ -75,6 +75,20 @@ def test_a_copy_has_what_was_synced_before_it_was_begun_while_the_log_goes_on(tm
         assert events(copy, COPY, Epoch(5)) == list(range(BEFORE))
         assert copy.positions("readers") == [Position(OURS, EPOCH, 40)]
         assert copy.append(OURS, numbered(0, 1)).first_offset == len(own)
+
+
+@pytest.mark.req("OPS-02", "SDK-01")
+def test_a_copy_knows_who_has_sent_the_batches_of_the_last_segment(tmp_path: Path) -> None:
+    alone = batch(b"1", producer=b"a" * 16, sequence=1)
+    together = [batch(b"2", producer=each * 16, sequence=7) for each in (b"b", b"c")]
+    with closing(open_log(tmp_path / "node", lambda: EPOCH)) as log:
+        log.append(OURS, alone)
+        log.append_all([(OURS, each) for each in together])
+        log.sync()
+        copy_log(tmp_path / "node", tmp_path / "copy")
+    with closing(opened(tmp_path / "copy")) as copy:
+        places = [copy.append(OURS, each) for each in (alone, *together)]
+    assert [(place.first_offset, place.repeated) for place in places] == [(0, True), (1, True), (2, True)]
 
 
 @pytest.mark.req("OPS-02")

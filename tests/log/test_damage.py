@@ -31,6 +31,7 @@ the next check is clean. Places are chosen by chance: WEFT_SOAK=1 tries 40 inste
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -42,12 +43,12 @@ from random import Random as Chance
 import pytest
 
 from tests.log import wounds
-from tests.log.laboratory import EPOCH, batch, numbered, read_out, settle
+from tests.log.laboratory import EPOCH, batch, copy_live, numbered, read_out, settle
 from tests.log.specimen import COPY, GROUP, KEYED, NAMES, PLAIN, Name, Specimen, grown, young
 from tests.log.wounds import Wound, batch_tables, both, manifest, named, small_tables, wals
 from weft.log import Log, open_log, open_read_only
 from weft.log import repair as repairing
-from weft.log.errors import LogDamaged, Loss, StoreCorrupt
+from weft.log.errors import DiskFull, LogDamaged, Loss, StoreCorrupt
 from weft.log.repair import Health, check, repair
 from weft.log.retention import RetentionRule, retain
 from weft.model import Epoch, parse_pattern
@@ -380,3 +381,117 @@ def test_a_repair_that_was_killed_is_finished_or_begun_again(
         assert check(path).is_sound
         assert {each.name for each in path.iterdir()} == {"claim", "db", "promised"}
     assert step == 6, "the marks, the copy, that it is whole, and three to put it in place"
+
+
+# --- what a repair keeps, and what it needs ------------------------------------------------------------------------
+
+
+ALONE = batch(b"alone", producer=b"a" * 16, sequence=1)
+TOGETHER = [batch(b"%d" % number, producer=b"together %07d" % number, sequence=7) for number in range(450)]
+
+
+def killed_with_producers(tmp_path: Path) -> Path:
+    """A log with batches that were stored as they came, and some that were gathered."""
+    with closing(open_log(tmp_path / "log", lambda: EPOCH, disk_reserve_bytes=0)) as log:
+        log.append(PLAIN, ALONE)
+        for first in range(0, len(TOGETHER), 150):  # each fills a block of a table file
+            log.append_all([(PLAIN, each) for each in TOGETHER[first : first + 150]])
+        log.sync()
+        copy_live(tmp_path / "log", tmp_path / "killed")
+    return tmp_path / "killed"
+
+
+def check_all_is_known(path: Path) -> None:
+    with closing(open_log(path, lambda: NEW_EPOCH, disk_reserve_bytes=0)) as log:
+        assert log.epoch == EPOCH
+        places = [log.append(PLAIN, each) for each in (ALONE, *TOGETHER)]
+        assert all(each.repeated for each in places)
+        assert [each.first_offset for each in places] == list(range(451))
+
+
+@pytest.mark.req("LOG-03", "SDK-01")
+def test_a_batch_from_before_a_repair_is_known_when_it_is_sent_again(tmp_path: Path) -> None:
+    path = killed_with_producers(tmp_path)
+    (path / "db" / "CURRENT").unlink()
+    repair(path, lambda: NEW_EPOCH)
+    check_all_is_known(path)
+
+
+@pytest.mark.req("LOG-03")
+def test_damage_to_what_is_kept_of_gathered_batches_is_said_and_repaired(tmp_path: Path) -> None:
+    """Opening reads it, so a check must not find the log sound, nor a repair leave it as it is."""
+    path = killed_with_producers(tmp_path)
+    with closing(open_log(path, lambda: NEW_EPOCH, disk_reserve_bytes=0)):  # this moves it to a table file
+        copy_live(path, tmp_path / "again")
+    path = tmp_path / "again"
+    mark = TOGETHER[200].producer
+    assert mark is not None
+    (table,) = [each for each in wounds.tables(path) if mark in each.read_bytes()]
+    data = table.read_bytes()
+    at = data.index(mark)
+    table.write_bytes(data[:at] + b"T" + data[at + 1 :])
+    with pytest.raises(LogDamaged):
+        open_log(path, lambda: NEW_EPOCH, disk_reserve_bytes=0)
+    health = check(path)
+    assert health.trouble and not health.losses
+    repair(path, lambda: NEW_EPOCH)
+    assert check(path).is_sound
+    with closing(open_log(path, lambda: NEW_EPOCH, disk_reserve_bytes=0)) as log:
+        assert len(read_out(log, PLAIN).events) == 451
+
+
+def test_a_disk_without_room_for_a_diagnosis_hides_no_damage(
+    specimens: dict[str, Specimen], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = specimens["young"].copy_to(tmp_path / "log")
+    (path / "db" / "CURRENT").unlink()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.copy2", full)
+        with pytest.raises(LogDamaged, match=r"CURRENT.*no room") as refused:
+            open_log(path, lambda: NEW_EPOCH, disk_reserve_bytes=0)
+        assert str(refused.value).count("No space left") == 1
+        with pytest.raises(DiskFull):
+            check(path)
+        with pytest.raises(DiskFull):
+            repair(path, lambda: NEW_EPOCH)
+    assert {each.name for each in path.iterdir()} == {"claim", "db", "promised"}
+    repair(path, lambda: NEW_EPOCH)
+    assert check(path).is_sound
+
+
+@pytest.mark.req("LOG-01")
+def test_what_a_repair_copies_is_durable_before_it_counts(
+    specimens: dict[str, Specimen], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RocksDB syncs what it writes itself. Without links, the table files are copied, and nobody else syncs these."""
+    path = specimens["grown"].copy_to(tmp_path / "log")
+    (path / "db" / "CURRENT").unlink()
+    copied, synced, before_ready = set[int](), set[int](), set[int]()
+
+    def no_links(*_: object) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    def copy(source: str | Path, target: str | Path) -> None:
+        shutil.copyfile(source, target)
+        copied.add(Path(target).stat().st_ino)
+
+    def sync(file: int) -> None:
+        synced.add(os.fstat(file).st_ino)
+
+    def touch(place: Path) -> None:
+        before_ready.update(synced)
+        place.write_bytes(b"")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.link", no_links)
+        patch.setattr("shutil.copy2", copy)
+        patch.setattr("os.fsync", sync)
+        patch.setattr(Path, "touch", touch)
+        repair(path, lambda: NEW_EPOCH)
+    left = {each.stat().st_ino for each in (path / "db").iterdir()} & copied
+    assert left
+    assert left <= before_ready

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.log import Log, open_log
+from weft.log import Log, kv_compaction, open_log
+from weft.log.compaction import rewrite
 from weft.log.kv_compaction import Tidied, Written, compact_bucket, surplus
 from weft.model import Batch, Epoch, NodeId, Stream
 from weft.model.key_value import COUNTER_BITS, BucketSettings, Op, Record, Revision, settings_value, topic_of
@@ -135,6 +137,45 @@ def test_an_entry_that_was_adopted_counts_once(log: Log) -> None:
     to_tables(log)
     tidy(log, 5000)
     assert left(log, a, b) == [] and left(log, c) == [b"v"]
+
+
+def test_a_copy_that_is_restarted_while_it_is_read_waits_for_the_next_round(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop restarts copies at any time; what compaction was about to read is then no longer there."""
+    a, b = Writer(log, "a"), Writer(log, "b")
+    a.put("x", 10, b"of the copy")
+    b.delete("x", 20)
+    to_tables(log)
+    read = log.read
+
+    def restart_first(stream: Stream, *place: int) -> list[bytes]:
+        monkeypatch.setattr(log, "read", read)
+        log.restart_copy(a.stream, Epoch(1), 7)
+        return read(stream, *place)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(log, "read", restart_first)
+    done = tidy(log, 5000)
+    assert (done.streams, done.gone, done.due_ms) == ((), (), 5000)
+    assert left(log, b) == [b""]
+    log.sync()
+    assert tidy(log, 5000).gone == (("x", Revision(20 << COUNTER_BITS, NodeId("b"))),)
+
+
+def test_a_copy_that_is_restarted_before_it_is_rewritten_is_not_called_damaged(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = Writer(log, "a")
+    for number in range(9):
+        a.put("x", 10 + number, b"%d" % number)
+    to_tables(log)
+
+    def restart_first(*arguments: Any) -> object:
+        log.restart_copy(a.stream, Epoch(1), 9)
+        return rewrite(*arguments)
+
+    monkeypatch.setattr(kv_compaction, "rewrite", restart_first)
+    assert tidy(log, 5000).streams == ()
 
 
 @given(

@@ -109,7 +109,7 @@ def test_batches_of_an_old_log_are_known_by_their_number_of_events() -> None:
     store = MemoryStore()
     store.write([Put(Space.TABLES, keys.producer_key(7, producer(1)), ROW_1)])
     producers = Producers()
-    producers.load(store)
+    producers.load(store.scan(Space.TABLES, *keys.table_range(keys.PRODUCERS)))
     key = (7, producer(1))
     assert producers.last_sequence(key) == 4
     found = producers.find(key, 3)
@@ -118,7 +118,7 @@ def test_batches_of_an_old_log_are_known_by_their_number_of_events() -> None:
     producers.add(key, Sent(5, 43, 1234))
     store.write(producers.writes(producers.take_touched(), 6))
     again = Producers()
-    again.load(store)
+    again.load(store.scan(Space.TABLES, *keys.table_range(keys.PRODUCERS)))
     assert [again.find(key, sequence) for sequence in (3, 4, 5)] == [found, Sent(4, 42, None, 1), Sent(5, 43, 1234)]
 
 
@@ -168,7 +168,7 @@ def test_they_are_kept_on_disk_in_the_order_of_their_silence() -> None:
         store.write(producers.writes(producers.take_touched(), segment))
         assert not producers.take_touched()
     loaded = Producers(limit=3)
-    loaded.load(store)
+    loaded.load(store.scan(Space.TABLES, *keys.table_range(keys.PRODUCERS)))
     loaded.add((7, producer(4)), Sent(1, 1, 1))
     assert loaded.last_sequence((7, producer(2))) is None
     assert loaded.last_sequence((7, producer(1))) == 4

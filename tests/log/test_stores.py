@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rocksdict import AccessType
 
 from tests.log.laboratory import copy_live
 from weft.limits import MIB
@@ -202,6 +203,96 @@ def test_marks_are_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     marks.close()
     assert marks.read() == b"fourth.fifth."
     assert [each.name for each in tmp_path.iterdir()] == ["promised"]
+
+
+def test_marks_that_could_not_be_settled_are_settled_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marks = MarksFile(tmp_path)
+    marks.append(b"first.")
+    synced: list[int] = []
+
+    def full(file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fdatasync", full)
+    with pytest.raises(OSError, match="No space"):
+        marks.settle()
+    monkeypatch.setattr("os.fdatasync", synced.append)
+    marks.settle()
+    marks.settle()
+    assert len(synced) == 1
+    marks.close()
+
+
+def test_a_sync_says_what_had_failed_though_the_store_is_revived_meanwhile(tmp_path: Path) -> None:
+    failures: list[str | None] = []
+
+    class Reviving(RocksStore):
+        @property
+        def _failure(self) -> str | None:
+            return failures.pop(0) if failures else None
+
+        @_failure.setter
+        def _failure(self, failure: str | None) -> None:
+            pass
+
+    with closing(Reviving(tmp_path)) as store:
+        failures += ["No space left on device", None]
+        with pytest.raises(DiskFull):
+            store.sync()
+
+
+@pytest.mark.req("LOG-01")
+def test_what_is_noted_of_the_books_of_the_engine_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a power cut could take the end of MANIFEST and leave the marks that tell of it: a log that does not open."""
+    synced: list[tuple[int, int]] = []
+
+    def sync(file: int) -> None:
+        found = os.fstat(file)
+        synced.append((found.st_ino, found.st_size))
+
+    with closing(RocksStore(tmp_path)) as store:
+        monkeypatch.setattr("os.fsync", sync)
+        store.fingerprint()
+        monkeypatch.undo()
+        (manifest,) = (tmp_path / "db").glob("MANIFEST-*")
+        assert synced == [(manifest.stat().st_ino, manifest.stat().st_size)]
+
+
+def test_the_books_of_the_engine_are_read_before_or_after_it_is_revived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that syncs reads them, while the event loop may find room on a disk that was full."""
+    store = RocksStore(tmp_path)
+    reopen, enter = store._open, store._gate.enter
+    has_gone_on, found = threading.Event(), list[object]()
+
+    def read() -> None:
+        try:
+            found.append(store.fingerprint())
+        except BaseException as error:
+            found.append(error)
+        has_gone_on.set()
+
+    reader = threading.Thread(target=read)
+
+    def entering() -> None:
+        if threading.current_thread() is reader:
+            has_gone_on.set()
+        enter()
+
+    def opening(access: AccessType) -> None:
+        reader.start()
+        assert has_gone_on.wait(30)
+        reopen(access)
+
+    monkeypatch.setattr(store._gate, "enter", entering)
+    monkeypatch.setattr(store, "_open", opening)
+    monkeypatch.setattr(store, "free_bytes", lambda: 1 << 40)
+    store._failure = "No space left on device"
+    store.revive()
+    reader.join()
+    assert found == [store.fingerprint()]
+    store.close()
 
 
 # --- the gate ----------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import tracemalloc
 from collections.abc import Mapping
 
 import google_crc32c
@@ -11,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import UsageError
-from weft.limits import EVENT_TIMESTAMP_US_MAX, EVENT_TIMESTAMP_US_MIN
+from weft.limits import EVENT_TIMESTAMP_US_MAX, EVENT_TIMESTAMP_US_MIN, KIB
 from weft.model import Batch, batch_few, batch_message
 from weft.model.batch import few_bytes
 from weft.model.batch_columns import rows_of_lists
@@ -122,6 +124,25 @@ def test_no_bit_of_a_message_goes_unread(few: Few) -> None:
         assert read is None or batch_few.write(read) == changed
     for cut in (message[:-1], message + b"\0", message + bytes(8)):
         assert batch_few.read_untrusted(cut, len(few.payloads)) is None
+
+
+@pytest.mark.req("SEC-05")
+def test_pieces_that_overlap_are_not_taken_out() -> None:
+    """Each of three thousand header names claims the same 32 KiB: a hundred megabytes out of a small message."""
+    data, none = bytes(32 * KIB), struct.pack("<2i", 0, 0)
+    buffers = [b""] * 17
+    buffers[1], buffers[6], buffers[15] = bytes(8), struct.pack("<2i", 0, 1), none
+    buffers[9], buffers[10], buffers[12] = struct.pack("<6144i", *[0, len(data)] * 3072), data, none
+    message = batch_few._message(1, buffers, (1, 0, 1, 1, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0))
+    assert len(message) <= SMALL_BYTES_MAX
+    tracemalloc.start()
+    try:
+        assert batch_few.read_untrusted(message, 1) is None
+        assert tracemalloc.get_traced_memory()[1] < 16 * len(message)
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(BadBatch):
+        Batch.read_untrusted(sealed(message, 1, (0, 0)))
 
 
 def _buffer(data: bytes) -> object:

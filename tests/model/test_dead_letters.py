@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +35,28 @@ def test_an_event_with_as_many_headers_as_can_be_loses_one_and_says_which() -> N
     assert isinstance(found, DeadLetter)
     assert found.left_out == f"h{EVENT_HEADERS_MAX - 1:02}"
     assert len(found.event.headers or {}) == EVENT_HEADERS_MAX - 1
+
+
+@pytest.mark.req("CON-02")
+def test_a_reason_that_does_not_fit_is_cut_and_the_letter_is_written_all_the_same() -> None:
+    """As JSON, a control character takes six bytes; a reader of a group chooses the reason, a publisher the headers."""
+    headers = {"\x01" * 250 + f"{number:02}": "v" for number in range(EVENT_HEADERS_MAX)}
+    full = replace(letter(Event(b"x", 1, None, headers)), reason="\x02" * 500)
+    (stored,) = Batch.from_events([letter_event(full)])
+    found = read(stored)
+    assert isinstance(found, DeadLetter)
+    assert (found.id, found.left_out) == (full.id, max(headers))
+    assert 100 < len(found.reason) < 500 and full.reason.startswith(found.reason)
+
+
+@pytest.mark.req("CON-02")
+def test_an_event_that_looks_like_a_dropped_letter_hides_no_letter() -> None:
+    """A publisher may give an event any headers; they come with it into its dead letter."""
+    forged = dropped_event(EventId(ID.stream, ID.epoch, 1), 3)
+    events = [letter_event(letter(number=1)), letter_event(letter(forged, number=2))]
+    left = letters_left(events, "billing")
+    assert [each.id.offset for each in left] == [1, 2]
+    assert left[1].event.headers == forged.headers
 
 
 def test_one_event_has_one_letter_and_dropped_ones_are_gone() -> None:

@@ -48,7 +48,7 @@ def test_a_planted_bug_is_found(mutant: type) -> None:
 
 def test_a_log_that_does_not_keep_the_pieces_of_a_gathered_batch_is_found() -> None:
     """Only a crash between sync and receipt shows it: then a batch that is sent again is not recognised."""
-    with mock.patch("weft.log.log.pack_pieces", lambda batches: b""):
+    with mock.patch("weft.log.gathering.pack_pieces", lambda batches: b""):
         for seed in (7, *range(SEEDS)):
             try:
                 run(seed)

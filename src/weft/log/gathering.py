@@ -8,11 +8,17 @@ sequences, so that each of them is recognised when it is sent again, also after 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from weft.limits import MIB
-from weft.log.producers import Sent
+import msgspec
+
+from weft.errors import UsageError
+from weft.limits import MIB, OFFSET_MAX
+from weft.log import keys
+from weft.log.producers import Producers, Sent, sent_as
+from weft.log.records import StreamState
+from weft.log.store import Row
 from weft.model import Batch, Stream
 from weft.model.batch_few import Headers
 from weft.model.batch_header import NO_PRODUCER
@@ -21,6 +27,20 @@ GATHERED_BYTES_MAX: Final = 1 * MIB  # of one entry: as much as one frame to a p
 GATHERED_MAX: Final = 4096  # batches in one entry
 PIECE: Final = struct.Struct(">I16sQI")  # events, producer, sequence, checksum
 Run = list[tuple[int, Batch]]  # batches that become one entry, with their places among those handed in
+
+
+class NewEntry(msgspec.Struct, frozen=True):
+    """A batch about to be stored. ``run`` has the batches handed in that it is made of; ``pieces`` tells them apart
+    later. ``data`` begins at offset ``first`` and ends before ``end``."""
+
+    state: StreamState
+    is_new: bool
+    run: Run
+    first: int
+    end: int
+    data: bytes
+    latest_us: int
+    pieces: bytes = b""
 
 
 def rounds(wanted: Sequence[tuple[Stream, Batch]]) -> Iterator[list[tuple[Stream, Run]]]:
@@ -63,6 +83,25 @@ def _runs(batches: Run) -> list[Run]:
     return runs
 
 
+def entry_of_run(state: StreamState, is_new: bool, run: Run) -> NewEntry:
+    """Make the entry that these batches become, at the end of their stream."""
+    first = state.end
+    if len(run) == 1:
+        batch = run[0][1]
+        end = first + len(batch)
+        if end > OFFSET_MAX:
+            raise UsageError("offset out of range", offset=first, events=len(batch), limit=OFFSET_MAX)
+        return NewEntry(state, is_new, run, first, end, batch.data_at(first), batch.timestamp_us_max)
+    batches = [batch for _, batch in run]
+    return entry_of_batch(state, is_new, run, gathered(batches, first), pack_pieces(batches))
+
+
+def entry_of_batch(state: StreamState, is_new: bool, run: Run, batch: Batch, pieces: bytes = b"") -> NewEntry:
+    """Make the entry of a batch that has its place."""
+    place = (batch.base_offset, batch.end_offset)
+    return NewEntry(state, is_new, run, *place, batch.data, batch.timestamp_us_max, pieces)
+
+
 def gathered(batches: Sequence[Batch], base_offset: int) -> Batch:
     """Join the events of small batches into one batch without a producer, at its place in the stream."""
     payloads: list[bytes] = []
@@ -97,3 +136,21 @@ def unpack_pieces(row: bytes, base_offset: int) -> Iterator[tuple[bytes, Sent]]:
         if producer != NO_PRODUCER:
             yield producer, Sent(sequence, at, checksum)
         at += count
+
+
+def rows_of_pieces(rows: Iterable[Row]) -> dict[tuple[int, int], bytes]:
+    """Take these rows by stream and offset."""
+    return {keys.pieces_place(key): row for key, row in rows}
+
+
+def remember(producers: Producers, stream_id: int, batch: Batch, pieces: Mapping[tuple[int, int], bytes]) -> None:
+    """Remember who sent a batch that was found in the log, or the batches that it is made of."""
+    at = batch.base_offset
+    if batch.producer is not None:
+        sent: Iterable[tuple[bytes, Sent]] = [(batch.producer, sent_as(batch, at))]
+    else:
+        sent = unpack_pieces(pieces.get((stream_id, at), b""), at)
+    for producer, each in sent:
+        last = producers.last_sequence((stream_id, producer))
+        if last is None or each.sequence > last:
+            producers.add((stream_id, producer), each)

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from weft.limits import MIB
 from weft.log.compaction import Compacted, rewrite, settled
+from weft.log.errors import EventsLost, PositionAhead, PositionExpired
 from weft.log.log import Log
 from weft.log.records import StreamState
 from weft.model import Batch, Stream, Topic
@@ -106,12 +107,16 @@ def surplus(writings: dict[str, list[Written]], history: int, now_ms: int, grace
 def compact_bucket(log: Log, topic: Topic, now_ms: int, *, grace_ms: int, skew_ms: int) -> Tidied | None:
     """One round over all streams of a bucket; None if it has too many entries for that.
 
-    Raise EventsLost where a stream is damaged; what was done before that stays done.
+    Raise EventsLost where a stream is damaged; what was done before that stays done. The event loop may restart a copy
+    meanwhile: then the next round does what this one cannot.
     """
     with log.maintenance:
         states = [state for state in log.states() if state.stream.topic == topic]
         starts = {state.id: state.start for state in states}
-        writings, history = _scan(log, states, now_ms + skew_ms)
+        try:
+            writings, history = _scan(log, states, now_ms + skew_ms)
+        except (PositionExpired, PositionAhead):  # a copy was restarted
+            return Tidied((), (), now_ms, wants_segment=False)
         if writings is None:
             return None
         found = surplus(writings, history, now_ms, grace_ms)
@@ -123,7 +128,12 @@ def compact_bucket(log: Log, topic: Topic, now_ms: int, *, grace_ms: int, skew_m
             drop = {offset for offset in found.places.get(state.id, ()) if offset < ends[state.id]}
             if not drop:
                 continue
-            compacted = rewrite(log, state, starts[state.id], stretches, ends[state.id], partial(_stays, drop))
+            try:
+                compacted = rewrite(log, state, starts[state.id], stretches, ends[state.id], partial(_stays, drop))
+            except EventsLost:
+                if state.start == starts[state.id]:
+                    raise
+                compacted = None
             if compacted is None:  # a copy that was restarted meanwhile
                 ends[state.id] = 0
             else:

@@ -24,20 +24,20 @@ from weft.log.books import Books
 from weft.log.catalogue import Catalogue, StreamInfo, info_of
 from weft.log.dropping import dropping
 from weft.log.entries import Kind, note
-from weft.log.errors import DiskFull, GapInCopy, SequenceReused
-from weft.log.gathering import Run, gathered, pack_pieces, rounds
+from weft.log.errors import DiskFull, GapInCopy
+from weft.log.gathering import NewEntry, Run, entry_of_batch, entry_of_run, rounds
 from weft.log.ledger import Group, Ledger
 from weft.log.parts import part_fetched, whole_parts
 from weft.log.places import Places
-from weft.log.producers import Sent, same_events
+from weft.log.producers import check_same
 from weft.log.promises import Promised, Promises
-from weft.log.reading import read_appended, read_range, seek_time
+from weft.log.reading import read_range, seek_time
 from weft.log.recent import Recent
 from weft.log.records import StreamState, new_record
 from weft.log.recovery import Cut, Recovered
 from weft.log.segments import Segments
 from weft.log.store import Put, Space, Store, Write
-from weft.model import Batch, Epoch, EventId, Pattern, Position, Stream
+from weft.model import Batch, Epoch, Pattern, Position, Stream
 
 RECENT_BYTES_MAX: Final = 32 * MIB  # the last batches, in memory, for readers at the end of a stream
 CLOSING_PAUSE_S: Final = 0.0005  # a thread that releases a lock and takes it again at once would be ahead of others
@@ -59,20 +59,6 @@ class Appended(msgspec.Struct, frozen=True):
     count: int
     ticket: int
     repeated: bool = False  # the log had it already, in this place
-
-
-class _Entry(msgspec.Struct, frozen=True):
-    """A batch about to be stored. ``run`` has the batches handed in that it is made of; ``pieces`` tells them apart
-    later. ``data`` begins at offset ``first`` and ends before ``end``."""
-
-    state: StreamState
-    is_new: bool
-    run: Run
-    first: int
-    end: int
-    data: bytes
-    latest_us: int
-    pieces: bytes = b""
 
 
 class Log:
@@ -175,7 +161,7 @@ class Log:
                 self._note_own(entry, outcomes)
         return [each for each in outcomes if isinstance(each, Appended)]
 
-    def _entries(self, one_round: list[tuple[Stream, Run]], outcomes: list[Appended | WeftError]) -> list[_Entry]:
+    def _entries(self, one_round: list[tuple[Stream, Run]], outcomes: list[Appended | WeftError]) -> list[NewEntry]:
         """Find out what is to be stored. Batches that are in the log already get their outcome here."""
         entries = []
         new_ids = count(self._catalogue.next_id)
@@ -187,7 +173,7 @@ class Log:
             else:
                 run = self._fresh(state, run, outcomes)
             if run:
-                entries.append(_entry(state, is_new, run))
+                entries.append(entry_of_run(state, is_new, run))
         return entries
 
     def _fresh(self, state: StreamState, run: Run, outcomes: list[Appended | WeftError]) -> Run:
@@ -200,14 +186,14 @@ class Log:
                 if sent is None:
                     fresh.append((number, batch))
                 else:
-                    self._check_same(state, sent, batch)
+                    check_same(self.store, state, sent, batch)
                     place = (state.stream, self.epoch, sent.first_offset, len(batch))
                     outcomes[number] = Appended(*place, self.appended, repeated=True)
             except WeftError as error:
                 outcomes[number] = error
         return fresh
 
-    def _note_own(self, entry: _Entry, outcomes: list[Appended | WeftError]) -> None:
+    def _note_own(self, entry: NewEntry, outcomes: list[Appended | WeftError]) -> None:
         """Note the place of each batch in an entry that was stored."""
         at, state = entry.first, entry.state
         stream, epoch, ticket, note_sent = state.stream, self.epoch, self.appended, self._producers.note
@@ -217,21 +203,6 @@ class Log:
             if producer is not None:
                 note_sent((state.id, producer), batch.sequence, at, batch.body_crc)
             at += count
-
-    def _check_same(self, state: StreamState, sent: Sent, batch: Batch) -> None:
-        difference = sent.difference(batch)
-        if not difference:
-            first, end = sent.first_offset, sent.first_offset + len(batch)
-            if not same_events(batch, first, read_appended(self.store, state, first, end)):
-                difference = "content"
-        if difference:
-            raise SequenceReused(
-                "a producer used one sequence for two batches",
-                producer=(batch.producer or b"").hex(),
-                sequence=batch.sequence,
-                differs=difference,
-                kept_at=EventId(state.stream, self.epoch, sent.first_offset),
-            )
 
     def append_copy(self, stream: Stream, epoch: Epoch, batch: Batch) -> Appended | None:
         """Keep another node's batch with the offsets it has. None if it is here already."""
@@ -243,7 +214,7 @@ class Log:
                 if batch.base_offset != state.end:
                     raise GapInCopy(f"a batch of {stream} does not follow", base=batch.base_offset, expected=state.end)
             copy = state or StreamState(self._catalogue.next_id, new_record(stream, epoch, batch.base_offset))
-            self._store([_entry_of(copy, state is None, [], batch)])
+            self._store([entry_of_batch(copy, state is None, [], batch)])
             return Appended(stream, epoch, batch.base_offset, len(batch), self.appended)
 
     def append_gap(self, stream: Stream, epoch: Epoch, end: int) -> int:
@@ -368,7 +339,7 @@ class Log:
                 if batch.base_offset > part.end:
                     self._append_gone(part, batch.base_offset)
                 kept = batch.slice(batch.base_offset, until) if batch.end_offset > until else batch
-                self._store([_entry_of(part, False, [], kept)])
+                self._store([entry_of_batch(part, False, [], kept)])
             if min(end, until) > part.end:
                 self._append_gone(part, min(end, until))
             return self.appended
@@ -385,7 +356,7 @@ class Log:
         part = part_fetched(self.state(stream, epoch))
         return None if part is None else part.end
 
-    def _store(self, entries: Sequence[_Entry]) -> None:
+    def _store(self, entries: Sequence[NewEntry]) -> None:
         """Store entries of different streams in one write, add index points where they are due, and note the entries in
         the books."""
         self._check_room(sum([len(entry.data) for entry in entries]))
@@ -408,7 +379,7 @@ class Log:
             self._extended(state, entry.end, data, len(data), entry.latest_us)
             self._recent.add(state.id, entry.first, entry.end, data)
 
-    def _books_of(self, entry: _Entry, segment: int) -> list[Write]:
+    def _books_of(self, entry: NewEntry, segment: int) -> list[Write]:
         """Return what is written beside an entry; mostly nothing."""
         state = entry.state
         writes = index.point_writes(state.id, state.point(segment)) if state.needs_point(segment) else []
@@ -741,24 +712,6 @@ class Log:
             for callback in list(self._on_synced):
                 callback({key: state.durable for key, state in self._states.items()})
             self.store.close()
-
-
-def _entry(state: StreamState, is_new: bool, run: Run) -> _Entry:
-    first = state.end
-    if len(run) == 1:
-        batch = run[0][1]
-        end = first + len(batch)
-        if end > OFFSET_MAX:
-            raise UsageError("offset out of range", offset=first, events=len(batch), limit=OFFSET_MAX)
-        return _Entry(state, is_new, run, first, end, batch.data_at(first), batch.timestamp_us_max)
-    batches = [batch for _, batch in run]
-    return _entry_of(state, is_new, run, gathered(batches, first), pack_pieces(batches))
-
-
-def _entry_of(state: StreamState, is_new: bool, run: Run, batch: Batch, pieces: bytes = b"") -> _Entry:
-    """Make the entry of a batch that has its place."""
-    place = (batch.base_offset, batch.end_offset)
-    return _Entry(state, is_new, run, *place, batch.data, batch.timestamp_us_max, pieces)
 
 
 def _set(state: StreamState, values: Mapping[str, int | None]) -> None:

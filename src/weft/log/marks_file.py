@@ -57,7 +57,11 @@ class MarksFile:
     def settle(self) -> None:
         if self._file is not None and self._unsettled:
             self._unsettled = False
-            os.fdatasync(self._file)
+            try:
+                os.fdatasync(self._file)
+            except OSError:
+                self._unsettled = True
+                raise
 
     def close(self) -> None:
         if self._file is not None:
@@ -75,6 +79,17 @@ def sync_directory(path: Path) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def sync_files(directory: Path) -> None:
+    """Make all files in a directory durable, and that they are there."""
+    for path in directory.iterdir():
+        file = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+    sync_directory(directory)
 
 
 def _write_all(file: int, data: bytes) -> None:

@@ -18,10 +18,13 @@ from typing import Final, NamedTuple
 
 from weft.limits import PRODUCER_RECEIPTS_MAX
 from weft.log import keys
-from weft.log.errors import OutOfSequence
-from weft.log.store import Delete, Put, Space, Store, Write
+from weft.log.errors import OutOfSequence, SequenceReused
+from weft.log.reading import read_appended
+from weft.log.records import StreamState
+from weft.log.store import Delete, Put, Row, Space, Store, Write
 from weft.model.batch import Batch
 from weft.model.batch_header import HEADER_BYTES
+from weft.model.stream import EventId
 
 PRODUCERS_MAX: Final = 100_000  # per log; the producers that were silent longest are forgotten
 
@@ -69,6 +72,23 @@ def same_events(batch: Batch, first_offset: int, stored: Sequence[bytes]) -> boo
         [Batch.read_stored(data).rows(first_offset, end) for data in stored], batch.record_batch.schema
     )
     return len(found) != len(batch) or bool(found.equals(pa.Table.from_batches([batch.record_batch])))
+
+
+def check_same(store: Store, state: StreamState, sent: Sent, batch: Batch) -> None:
+    """Raise SequenceReused if a batch is not the one that its producer sent under this sequence before."""
+    difference = sent.difference(batch)
+    if not difference:
+        first, end = sent.first_offset, sent.first_offset + len(batch)
+        if not same_events(batch, first, read_appended(store, state, first, end)):
+            difference = "content"
+    if difference:
+        raise SequenceReused(
+            "a producer used one sequence for two batches",
+            producer=(batch.producer or b"").hex(),
+            sequence=batch.sequence,
+            differs=difference,
+            kept_at=EventId(state.stream, state.epoch, sent.first_offset),
+        )
 
 
 class Producers:
@@ -129,12 +149,13 @@ class Producers:
             for key, row in ((key, keys.producer_key(*key)) for key in of)
         ]
 
-    def load(self, store: Store) -> None:
-        rows: list[tuple[int, Key, bytes]] = []
-        for row_key, value in store.scan(Space.TABLES, *keys.table_range(keys.PRODUCERS)):
+    def load(self, rows: Iterable[Row]) -> None:
+        """Take up what ``writes`` has written."""
+        found: list[tuple[int, Key, bytes]] = []
+        for row_key, value in rows:
             _, stream_id, producer = keys.PRODUCER_KEY.unpack(row_key)
-            rows.append((SEGMENT.unpack_from(value)[0], (stream_id, producer), value[SEGMENT.size :]))
-        for _, key, sent in sorted(rows):
+            found.append((SEGMENT.unpack_from(value)[0], (stream_id, producer), value[SEGMENT.size :]))
+        for _, key, sent in sorted(found):
             self._sent[key] = sent
         self._forget_surplus()
 

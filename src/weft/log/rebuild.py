@@ -1,4 +1,5 @@
-"""Writing the books of a log again, from the batches that are there.
+"""Writing the books of a log again, from the batches that are there. That includes who has sent them: a batch that is
+sent again after a repair is not stored twice.
 
 Where promised events are missing, a note takes their place: their loss stays visible, and their offsets are not given
 again.
@@ -13,6 +14,8 @@ from typing import Final
 from weft.log import index, keys
 from weft.log.entries import Entry, Kind, note
 from weft.log.errors import Loss
+from weft.log.gathering import remember, rows_of_pieces
+from weft.log.producers import Producers
 from weft.log.promises import Promised, Promises
 from weft.log.records import StreamState, meta_write, new_record
 from weft.log.recovery import FORMAT
@@ -45,6 +48,10 @@ class Rebuild:
         self._target = target
         self._moving = target is not survey.store
         self._states: dict[int, StreamState] = {}
+        # The books know the producers of segments that are flushed; those of the others are only in the batches.
+        self._producers = Producers()
+        self._pieces = rows_of_pieces(survey.table(keys.PIECES))
+        self._flushed = 0 if survey.unreadable else survey.meta("flushed") or 0
         self._pending: list[Write] = []
         self._pending_bytes = 0
 
@@ -74,6 +81,7 @@ class Rebuild:
             state = StreamState(number, new_record(old.stream, old.epoch, old.start, old.late_us))
             state.compacted = old.compacted
             self._states[number] = state
+        self._producers.load(self._survey.table(keys.PRODUCERS))
         if self._moving:
             for table in (keys.PRODUCERS, keys.GROUPS, keys.LINKS):
                 for key, value in self._survey.table(table):
@@ -93,6 +101,8 @@ class Rebuild:
         if entry.first > state.end:
             self._place(state, stored.segment, note(Kind.LOST, state.end, entry.first), is_new=True)
         self._place(state, stored.segment, entry, is_new=self._moving)
+        if entry.kind is Kind.BATCH and stored.segment > self._flushed:
+            remember(self._producers, state.id, Batch.read_stored(entry.data), self._pieces)
 
     def _note_lost_ends(self, own: Epoch | None, segment: int) -> None:
         """Note lost ends of this node's streams. Copies are cut there instead, and fetched again."""
@@ -115,6 +125,8 @@ class Rebuild:
     def _close_books(self, epoch: Epoch, last: int) -> None:
         for state in self._states.values():
             self._write(state.record_write())
+        for write in self._producers.writes(self._producers.take_touched(), last):
+            self._write(write)
         books = {"format": FORMAT, "epoch": epoch, "segment": last + 1, "flushed": last}
         for name, value in books.items():
             self._write(meta_write(name, value))

@@ -20,8 +20,8 @@ from typing import Final
 from weft.log import keys
 from weft.log.entries import Entry, Kind, read_sound_entry
 from weft.log.errors import LogDamaged, Loss, StoreCorrupt
-from weft.log.gathering import unpack_pieces
-from weft.log.producers import Producers, Sent, sent_as
+from weft.log.gathering import remember, rows_of_pieces
+from weft.log.producers import Producers
 from weft.log.promises import Promises, Tally, decode
 from weft.log.records import StreamState, decode_record, meta_write
 from weft.log.store import DeleteRange, Space, Store, Write
@@ -107,7 +107,7 @@ def recover(store: Store, promises: Promises | None) -> Recovered | None:
     for key, value in store.scan(Space.TABLES, *keys.table_range(keys.STREAMS)):
         number = keys.STREAM_KEY.unpack(key)[1]
         recovered.states[number] = StreamState(number, decode_record(value))
-    recovered.producers.load(store)
+    recovered.producers.load(store.scan(Space.TABLES, *keys.table_range(keys.PRODUCERS)))
     if read_meta(store, "format") != FORMAT:
         recovered.writes.append(meta_write("format", FORMAT))
     tail = _Tail(store, recovered)
@@ -156,8 +156,7 @@ class _Tail:
         self._unreadable = False
         self._strangers = False  # batches of unknown streams
         self._ended: set[int] = set()  # streams in segments before the current one
-        rows = store.scan(Space.TABLES, *keys.table_range(keys.PIECES))
-        self._pieces = {keys.pieces_place(key): row for key, row in rows}
+        self._pieces = rows_of_pieces(store.scan(Space.TABLES, *keys.table_range(keys.PIECES)))
 
     def read(self) -> None:
         recovered = self._recovered
@@ -215,11 +214,7 @@ class _Tail:
         if entry.kind is Kind.BATCH:
             batch = Batch.read_stored(entry.data)
             state.extend(entry.end, len(entry.data), batch.timestamp_us_max)
-            if batch.producer is not None:
-                self._remember((state.id, batch.producer), sent_as(batch, batch.base_offset))
-            elif (row := self._pieces.get((state.id, batch.base_offset))) is not None:
-                for producer, sent in unpack_pieces(row, batch.base_offset):
-                    self._remember((state.id, producer), sent)
+            remember(recovered.producers, state.id, batch, self._pieces)
         else:
             state.extend(entry.end, 0, state.latest_us)
         if segment == recovered.segment:
@@ -234,12 +229,6 @@ class _Tail:
         recovered.tallies.setdefault(segment, Tally(segment)).add(data)
         if segment == recovered.segment:
             recovered.segment_bytes += len(data)
-
-    def _remember(self, key: tuple[int, bytes], sent: Sent) -> None:
-        producers = self._recovered.producers
-        last = producers.last_sequence(key)
-        if last is None or sent.sequence > last:
-            producers.add(key, sent)
 
     def adds_up(self) -> bool:
         """Whether everything that was promised is here, as far as the tail can tell."""

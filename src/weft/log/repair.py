@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from weft.log.claim import Claim, looks
-from weft.log.errors import LogDamaged, Loss
-from weft.log.marks_file import MARKS_FILE, MarksFile, sync_directory
+from weft.log.errors import DiskFull, LogDamaged, Loss
+from weft.log.marks_file import MARKS_FILE, MarksFile, sync_directory, sync_files
 from weft.log.rebuild import Rebuild, Repaired
 from weft.log.recovery import find_trouble, read_promises
 from weft.log.rocks_store import DATABASE_DIR, RocksStore
@@ -70,7 +70,10 @@ def check(path: Path, progress: Progress | None = None) -> Health:
 
 def diagnose(path: Path, error: LogDamaged) -> LogDamaged:
     """Return the same error with what the log has lost, as a repair would find it."""
-    return LogDamaged(error.what, check(path).losses)
+    try:
+        return LogDamaged(error.what, check(path).losses)
+    except DiskFull as full:
+        return LogDamaged(f"{error.what}. What it has lost cannot be told, because that takes a copy: {full}")
 
 
 def examine(store: Store, progress: Progress | None = None, trouble: str = "") -> Health:
@@ -117,6 +120,7 @@ def repair(path: Path, mint_epoch: Callable[[], Epoch], progress: Progress | Non
                     repaired = Rebuild(survey, found, store).run(mint_epoch)
             if not survey.unreadable:
                 copy.rename(path / REPAIRED_DIR)
+        sync_files(path / REPAIRED_DIR / DATABASE_DIR)  # some were copied, and RocksDB syncs only what it writes
         (path / REPAIRED_DIR / READY_FILE).touch()
         sync_directory(path / REPAIRED_DIR)
         finish_repair(path)

@@ -180,8 +180,9 @@ class RocksStore:
         self._batches.write(batch)
 
     def sync(self) -> None:
-        if self._failure is not None:  # a sync that succeeds now would not cover the write that failed before
-            raise _meaning(self._failure)
+        failure = self._failure  # read once: another thread may be reviving the store
+        if failure is not None:  # a sync that succeeds now would not cover the write that failed before
+            raise _meaning(failure)
         self._gate.enter()  # not through ``passing``: a generator would double the cost
         try:
             self._batches.flush_wal(True)  # the only call that releases the GIL
@@ -378,9 +379,12 @@ class RocksStore:
             self._marks.settle()
 
     def fingerprint(self) -> bytes:
-        name = (self._database_path / "CURRENT").read_text().strip()
-        manifest = (self._database_path / name).read_bytes()
-        oldest_wal = self._property(Space.BATCHES, "rocksdb.min-log-number-to-keep")
+        with self._gate.passing(), translated():  # another thread may be about to revive the store
+            name = (self._database_path / "CURRENT").read_text().strip()
+            with (self._database_path / name).open("rb") as file:
+                manifest = file.read()
+                os.fsync(file.fileno())  # RocksDB syncs its end later, and a power cut must not contradict us
+            oldest_wal = self._property(Space.BATCHES, "rocksdb.min-log-number-to-keep")
         return msgspec.msgpack.encode(Fingerprint(name, len(manifest), int(google_crc32c.value(manifest)), oldest_wal))
 
     def contradiction(self, fingerprint: bytes) -> str:

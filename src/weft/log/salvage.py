@@ -63,13 +63,16 @@ def _lost_writes(path: Path, store: RocksStore) -> str:
 @contextmanager
 def copied(path: Path) -> Iterator[Path]:
     """Make a copy of the log that opens, with what is left."""
-    with tempfile.TemporaryDirectory(prefix=COPY_PREFIX, dir=path, ignore_cleanup_errors=True) as place:
-        copy = Path(place)
-        if (path / DATABASE_DIR).exists():
-            shutil.copytree(path / DATABASE_DIR, copy / DATABASE_DIR, copy_function=_link_or_copy)
-        if (path / MARKS_FILE).exists():
-            shutil.copy2(path / MARKS_FILE, copy / MARKS_FILE)
-        _mend(copy)
+    with translated():
+        place = tempfile.TemporaryDirectory(prefix=COPY_PREFIX, dir=path, ignore_cleanup_errors=True)
+    with place as name:
+        copy = Path(name)
+        with translated():
+            if (path / DATABASE_DIR).exists():
+                shutil.copytree(path / DATABASE_DIR, copy / DATABASE_DIR, copy_function=_link_or_copy)
+            if (path / MARKS_FILE).exists():
+                shutil.copy2(path / MARKS_FILE, copy / MARKS_FILE)
+            _mend(copy)
         yield copy
 
 
@@ -148,11 +151,12 @@ def _add_table_file(copy: Path) -> None:
 
 
 def _link_or_copy(source: str, target: str) -> str:
-    if source.endswith(".sst"):
-        try:
-            os.link(source, target)
-        except OSError:  # not every file system has links
+    with translated():  # here, because ``copytree`` would try all the other files before it raises an OSError
+        if source.endswith(".sst"):
+            try:
+                os.link(source, target)
+            except OSError:  # not every file system has links
+                shutil.copy2(source, target)
+        else:
             shutil.copy2(source, target)
-    else:
-        shutil.copy2(source, target)
     return target

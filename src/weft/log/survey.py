@@ -100,7 +100,7 @@ class Survey:
 
     def read_tables(self) -> None:
         """Find damage in the tables that nothing else reads as a whole."""
-        for table in (keys.INDEX, keys.TIMES, keys.PRODUCERS, keys.GROUPS, keys.LINKS):
+        for table in (keys.INDEX, keys.TIMES, keys.PRODUCERS, keys.PIECES, keys.GROUPS, keys.LINKS):
             for _ in self.table(table):
                 pass
 

@@ -261,15 +261,16 @@ def _read(message: bytes, count: int, nodes: Sequence[int]) -> Few:
         for place, size in zip(places[::2], places[1::2], strict=True)
     ]
     times_us = struct.unpack_from(f"<{count}q", buffers[1])
-    payloads = _pieces(buffers[16], _numbers(buffers[15], count + 1))
+    payloads = _pieces_untrusted(buffers[16], _numbers(buffers[15], count + 1))
     keys: list[bytes | None] | None = None
     if nodes[3] != count:
         given = _given(buffers[2], count)
-        pieces = _pieces(buffers[4], _numbers(buffers[3], count + 1))
+        pieces = _pieces_untrusted(buffers[4], _numbers(buffers[3], count + 1))
         keys = [piece if has else None for has, piece in zip(given, pieces, strict=True)]
     headers: list[Headers | None] | None = None
     if nodes[5] != count:
         starts = _numbers(buffers[6], count + 1)
+        _check_ascending(starts)
         names = _texts(buffers[9], buffers[10])
         values = _texts(buffers[12], buffers[13])
         headers = [
@@ -329,6 +330,17 @@ def _pieces(data: bytes, starts: Sequence[int]) -> list[bytes]:
     return [data[start:end] for start, end in pairwise(starts)]
 
 
+def _pieces_untrusted(data: bytes, starts: Sequence[int]) -> list[bytes]:
+    _check_ascending(starts)
+    return _pieces(data, starts)
+
+
+def _check_ascending(starts: Sequence[int]) -> None:
+    """Raise struct.error if pieces would overlap: together they could take a thousand times as much as the message."""
+    if starts[0] or list(starts) != sorted(starts):
+        raise struct.error("pieces overlap")
+
+
 def _texts(offsets: bytes, data: bytes) -> list[str]:
     starts = _numbers(offsets, len(offsets) // OFFSET_BYTES)
-    return [piece.decode() for piece in _pieces(data, starts)]
+    return [piece.decode() for piece in _pieces_untrusted(data, starts)] if starts else []

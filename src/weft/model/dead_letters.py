@@ -15,7 +15,12 @@ from typing import Final
 import msgspec
 
 from weft.errors import UsageError
-from weft.limits import EVENT_HEADERS_MAX, EVENT_TIMESTAMP_US_MAX, EVENT_TIMESTAMP_US_MIN
+from weft.limits import (
+    EVENT_HEADER_VALUE_BYTES_MAX,
+    EVENT_HEADERS_MAX,
+    EVENT_TIMESTAMP_US_MAX,
+    EVENT_TIMESTAMP_US_MIN,
+)
 from weft.model.event import Event
 from weft.model.stream import EventId, parse_event_id
 
@@ -54,7 +59,7 @@ _DECODER: Final = msgspec.json.Decoder(_WireLetter)
 
 
 def letter_event(letter: DeadLetter) -> Event:
-    """Make the event that is written to the topic of dead letters."""
+    """Make the event that is written to the topic of dead letters. A reason that does not fit a header is cut."""
     headers = dict(letter.event.headers or {})
     headers.pop(DEAD_HEADER, None)  # of a letter that became a dead letter itself
     left_out = ""
@@ -70,7 +75,10 @@ def letter_event(letter: DeadLetter) -> Event:
         letter.is_lost,
         left_out,
     )
-    headers[DEAD_HEADER] = _ENCODER.encode(wire).decode()
+    while len(value := _ENCODER.encode(wire)) > EVENT_HEADER_VALUE_BYTES_MAX:  # control characters take six bytes each
+        assert wire.reason, "all the rest is bounded, and fits"
+        wire = msgspec.structs.replace(wire, reason=wire.reason[: len(wire.reason) // 2])
+    headers[DEAD_HEADER] = value.decode()
     return Event(letter.event.payload, letter.died_us, letter.event.key, headers)
 
 
@@ -83,7 +91,7 @@ def read_letter_untrusted(event: Event) -> DeadLetter | EventId | None:
     """Read a letter, or which one was dropped; None if it is neither, whatever the bytes."""
     headers: Mapping[str, str] = event.headers or {}
     try:
-        if DROPPED_HEADER in headers:
+        if DROPPED_HEADER in headers and DEAD_HEADER not in headers:  # with both, it is a letter that came with one
             return parse_event_id(headers[DROPPED_HEADER])
         wire = _DECODER.decode(headers.get(DEAD_HEADER, ""))
         if not EVENT_TIMESTAMP_US_MIN <= wire.timestamp_us <= EVENT_TIMESTAMP_US_MAX:

@@ -208,7 +208,7 @@ def read_settings_untrusted(value: bytes) -> BucketSettings | None:
     """Read settings; None if they are not valid."""
     try:
         found = msgspec.json.decode(value, type=_SettingsText)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if not 1 <= found.history <= HISTORY_MAX or (found.owner and not NODE_ID.fullmatch(found.owner)):
         return None

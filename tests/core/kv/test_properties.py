@@ -204,7 +204,13 @@ def test_revisions_are_written_and_read(time: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"[]", b'{"history": 0}', b'{"history": 65}', b'{"owner": "-x"}', b'{"owner": 1}']
+    "text",
+    [
+        *(b"", b"[]", b'{"history": 0}', b'{"history": 65}', b'{"owner": "-x"}', b'{"owner": 1}'),
+        b'{"owner": "\xff"}',
+        b'{"later": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ],
+    ids=range(8),
 )
 def test_what_is_no_settings_is_none(text: bytes) -> None:
     assert read_settings_untrusted(text) is None
