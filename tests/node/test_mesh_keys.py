@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -193,6 +194,22 @@ def test_what_is_learned_is_sent_on_and_kept(tmp_path: Path) -> None:
         desk.sharing.link_down(PEER)
         desk.sharing.received(PEER, KeyTalk(statements=(desk.of_peer(2),)))
         assert not desk.sharing.waiting, "its link is gone"
+
+    run(story())
+
+
+@pytest.mark.req("SEC-06")
+def test_what_a_bad_node_writes_beside_its_certificates_is_not_kept(tmp_path: Path) -> None:
+    """PEM allows any bytes between two certificates; a file of JSON does not."""
+
+    async def story() -> None:
+        desk = Desk(tmp_path)
+        desk.sharing.link_up(PEER)
+        for number, junk in enumerate((b"\xff\xfe\n", b"\x00" * 1000 + b"\n")):
+            text = desk.of_peer(number)
+            await desk.hear(replace(text, chain=junk + text.chain + junk))
+        assert KeyStore(desk.data).known(record(0).id) and KeyStore(desk.data).known(record(1).id)
+        assert (desk.data / MESH_FILE).stat().st_size < 10_000
 
     run(story())
 

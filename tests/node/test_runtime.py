@@ -149,6 +149,20 @@ def test_a_port_in_use_is_said_plainly_and_nothing_is_left_open(tmp_path: Path) 
     asyncio.run(story())
 
 
+def test_a_start_that_fails_at_its_last_door_leaves_nothing_running(tmp_path: Path) -> None:
+    async def story() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as peer:
+            address, dialled = (f"127.0.0.1:{each.getsockname()[1]}" for each in (taken, peer))
+            with pytest.raises(UsageError, match="cannot listen"):
+                await Node(config_of(tmp_path, gateway__exmp__tcp=address, peers=[dialled])).start()
+            for _ in range(10):  # what was cancelled ends
+                await asyncio.sleep(0)
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert [task.get_coro() for task in left] == [], "it would go on dialling its peers"
+
+    asyncio.run(story())
+
+
 def test_a_log_that_is_open_elsewhere(tmp_path: Path) -> None:
     async def story() -> None:
         async with running_node(tmp_path):

@@ -13,10 +13,15 @@ from hypothesis import strategies as st
 from tests.security import pki
 from tests.security.stated import made, record, revoked
 from weft.security import Credentials, Names, client, node
+from weft.security.api_keys import NAME_CHARS_MAX
 from weft.security.key_statements import (
+    BY_CHARS_MAX,
+    REVOKED_BYTES_MAX,
     STATEMENT_BYTES_MAX,
+    UNIX_S_MAX,
     BadStatement,
     KeyMade,
+    KeyRevoked,
     SignedText,
     Verifier,
     read_body_untrusted,
@@ -162,3 +167,17 @@ def test_statements_have_a_bound(mine: Credentials) -> None:
     patterns = [f"{'a' * 60}.{'b' * 60}.{'c' * 60}.{'d' * 60}.t{number}" for number in range(64)]
     longest = record(1, publish=patterns, subscribe=patterns)
     assert sign(made(longest, "node-a"), mine, pki.NOW_S).size_bytes < STATEMENT_BYTES_MAX
+
+
+@pytest.mark.req("SEC-06")
+def test_a_revocation_is_small_so_that_ten_thousand_of_them_fit_into_a_file(mine: Credentials) -> None:
+    good = sign(revoked(KEY, "node-a"), mine, pki.NOW_S).text
+    assert isinstance(read_body_untrusted(good.body), KeyRevoked)
+    with pytest.raises(BadStatement, match="too large"):
+        read_body_untrusted(good.body + b" " * REVOKED_BYTES_MAX)
+
+
+def test_the_longest_revocation_fits(mine: Credentials) -> None:
+    longest = revoked(record(1, name="\N{GRINNING FACE}" * NAME_CHARS_MAX, expires_s=UNIX_S_MAX), "node-a")
+    longest = msgspec.structs.replace(longest, name="\N{GRINNING FACE}" * NAME_CHARS_MAX, by="\u00e9" * BY_CHARS_MAX)
+    assert len(sign(longest, mine, pki.NOW_S).text.body) < REVOKED_BYTES_MAX

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.security.stated import made, record, revoked, statement
 from weft.errors import StorageError, UsageError
+from weft.model import Topic
 from weft.security import (
     SALT_BYTES,
     SECRET_BYTES,
@@ -29,7 +31,8 @@ from weft.security import (
 )
 from weft.security import api_keys as api_keys_module
 from weft.security import authenticator as authenticator_module
-from weft.security.api_keys import fits, hash_secret, parse_key_untrusted
+from weft.security.acl import owner_of
+from weft.security.api_keys import KeyRecord, fits, hash_secret, parse_key_untrusted
 from weft.security.authenticator import API_KEYS_AT_ONCE
 from weft.security.rates import FAILURES_BURST
 
@@ -373,3 +376,37 @@ def test_a_swarm_of_guesses_at_once_is_slowed_down_too(tmp_path: Path) -> None:
         assert causes.count(Cause.TOO_MANY_FAILURES) == len(causes) - causes.count(Cause.BAD_KEY)
 
     run(story())
+
+
+@pytest.mark.req("SEC-05")
+def test_whether_an_owner_may_publish_is_known_without_a_look_at_every_key_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mesh has up to 10,000 keys and as many schedules, and their owners are asked for in one turn of the loop."""
+    store = KeyStore(tmp_path)
+    looks: list[None] = []
+    records = KeyStore.records
+
+    def counted(self: KeyStore) -> tuple[KeyRecord, ...]:
+        looks.append(None)
+        return records(self)
+
+    monkeypatch.setattr(KeyStore, "records", counted)
+    shop, plant = record(1, "shop", publish=["shop.>"]), record(2, "plant", publish=["plant.>"], expires_s=100)
+    topic = Topic("shop.orders")
+
+    def may(key: KeyRecord, topic: Topic, now_s: float = 0.0) -> bool:
+        return store.may_publish(owner_of("key", key.name), topic, now_s)
+
+    assert not may(shop, topic)
+    store.mesh.merge(statement(made(shop)), 0.0)
+    store.mesh.merge(statement(made(plant)), 0.0)
+    looks.clear()
+    assert all(may(shop, topic) for _ in range(100)) and not may(plant, topic)
+    assert may(plant, Topic("plant.t"), 99.0) and not may(plant, Topic("plant.t"), 100.0)
+    assert len(looks) == 1
+    store.mesh.merge(statement(revoked(shop)), 0.0)
+    assert not may(shop, topic)
+    create_key(tmp_path, KeyRequest("shop", publish=("shop.>",)), entropy(1), 0.0)
+    run(store.look())
+    assert may(shop, topic)

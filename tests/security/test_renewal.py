@@ -138,3 +138,20 @@ def test_a_disk_that_is_full_is_a_failure_like_any_other(ca: Authority, tmp_path
     world.run_until(lambda: len(world.failures) >= 2)
     assert world.seen == []
     assert "cannot make" in str(world.failures[0])
+
+
+@pytest.mark.req("SEC-01")
+def test_a_machine_that_slept_renews_as_soon_as_it_is_awake(ca: Authority, tmp_path: Path) -> None:
+    world = World(ca, tmp_path / "tls")
+    expires_s = world.rotation.current.end_s
+    slept: list[float] = []
+
+    async def sleep_through_the_night(delay_s: float) -> None:
+        slept.append(delay_s)
+        is_evening = len(slept) == 3
+        await world._sleep(22 * 3600 if is_evening else delay_s)  # a timer stands still while the machine sleeps
+
+    world.rotation._sleep = sleep_through_the_night
+    world.run_until(lambda: len(world.seen) >= 1)
+    assert world.seen[0].begin_s < expires_s, "renewed with the old one, before that had expired"
+    assert max(slept) <= 60

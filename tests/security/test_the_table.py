@@ -8,6 +8,8 @@ from typing import Final
 
 import pytest
 
+from weft.wire.mesh import mesh_pb2 as pb
+
 ROOT: Final = Path(__file__).parents[2]
 ATTACKS: Final = ROOT / "tests" / "security" / "attacks"
 PAGE: Final = (ROOT / "docs" / "security.md").read_text()
@@ -43,6 +45,16 @@ def test_every_row_names_tests_that_are_there_and_marked(row: tuple[str, ...]) -
 def test_every_attack_is_in_the_table() -> None:
     named = {file for row in rows() for file in files_of(row)}
     assert sorted(set(ATTACKS.glob("test_*.py")) - named) == []
+
+
+@pytest.mark.req("SEC-02")
+def test_the_page_says_for_every_call_what_it_needs() -> None:
+    section = PAGE.split("| call | needs |", 1)[1].split("\n\n", 1)[0]
+    named = [
+        name for calls, _ in re.findall(r"^\| (.+?) \| (.+?) \|$", section, re.MULTILINE) for name in calls.split(", ")
+    ]
+    services = (pb.DESCRIPTOR.services_by_name[name] for name in ("Mesh", "Admin"))
+    assert sorted(named) == sorted(method.name for service in services for method in service.methods)
 
 
 @pytest.mark.parametrize("folder", ["src", "tools", "bench"])

@@ -106,6 +106,7 @@ class NodeCalls:
         for server in known.servers.values():
             del self._servers[server]
             self._feed(ServerGone(server))
+        self._changed.set()  # what its servers had in hand is over
 
     # --- asking --------------------------------------------------------------------------------------------------
 
@@ -170,6 +171,7 @@ class NodeCalls:
             del known.servers[server], self._servers[ours]
             known.handed = {handle: each for handle, each in known.handed.items() if each != ours}
             self._feed(ServerGone(ours))
+            self._changed.set()
 
     def answer(self, client: CallClient, handle: int, reply: Reply) -> None:
         known = self._open[client]

@@ -60,7 +60,7 @@ DELIVERIES_MAX: Final = 4  # on their way into the log
 READ_BYTES: Final = 1 * MIB  # of a slot, in one turn of the loop
 BATCHES_KEPT: Final = 64  # decoded batches, while due events are read
 ALL: Final = Pattern(f"{LATER_PREFIX}>")
-WAITING_BYTES: Final = 256  # of a waiting event beside its payload, roughly
+WAITING_BYTES: Final = 256  # of a waiting event beside what its publisher gave, roughly
 LISTED_MAX: Final = 1000  # looked at for one page
 
 
@@ -162,6 +162,7 @@ class Later:
             owner = owner_of_waiting(stream.topic)
             if owner is None or info.start == info.end:
                 continue
+            self._join()  # now: later the node may have as many clients as it may, and what is due would not come
             slot = self._slot(owner, stream.partition, epoch)
             marks = infos.get((slot.marks, epoch))
             done = 0 if marks is None else marks.end - marks.start
@@ -185,8 +186,8 @@ class Later:
             check_due_us(due_us, now_us, self.settings.ahead_s_max)
         self._check_room(owner, topic, len(batch))
         kept = waiting_batch(batch, topic, partition)
-        slot = self._slot(owner, slot_of(batch.timestamp_us_min, now_us), self._node.log.epoch)
         self._join()
+        slot = self._slot(owner, slot_of(batch.timestamp_us_min, now_us), self._node.log.epoch)
         number = next(self._requests)
         dues_us = tuple(event.timestamp_us for event in kept)
         self._open[number] = Accepting(publisher, request, slot, dues_us)
@@ -293,6 +294,8 @@ class Later:
                 slot.set_done(offset, True)
             slot.known = error.loss.end
             return
+        except PositionExpired:  # tidied away just now, in its thread: read on behind that
+            return
         self._reading.popleft()
         slot.is_read = True
 
@@ -365,10 +368,13 @@ class Later:
             if found is None:
                 continue
             event = found.event
+            size += _size_of(event)
+            if due and size > DELIVERED_BYTES:  # one batch must hold them all if they are of one topic
+                self._index.add(each)
+                break
             events.setdefault((found.topic, found.partition), []).append(
                 Event(event.payload, now_us, event.key, event.headers)
             )
-            size += len(event.payload) + WAITING_BYTES
             due.append(each)
             slot.set_done(each.offset, True)  # at once: after a cancellation that failed, it is in the index twice
             slot.in_flight += 1
@@ -401,7 +407,6 @@ class Later:
         delivering.left = len(parts)
         self._open |= dict.fromkeys((part.request for part in parts), delivering)
         self._deliveries += 1
-        self._join()
         self._node.publish_as_one(self, parts)
 
     def _mark(self, slot: Slot, offset: int) -> bytes:
@@ -497,6 +502,7 @@ class Later:
         self._leave_when_done()
 
     def _join(self) -> None:
+        """Before there is any slot: what a slot needs must never be refused. Raise Busy or ShuttingDown."""
         if not self._is_joined:
             self._node.join(self)
             self._is_joined = True
@@ -531,7 +537,7 @@ class Later:
                 if size >= bytes_max or looked >= LISTED_MAX:
                     return found, True
                 looked += 1
-                size += len(event.payload) + WAITING_BYTES
+                size += _size_of(event)
                 with suppress(UsageError):
                     found.append(read_waiting(EventId(slot.waiting, slot.epoch, offset), event))
             await asyncio.sleep(0)
@@ -584,7 +590,6 @@ class Later:
         cancelling = Cancelling(slot, due, self._loop.create_future())
         number = next(self._requests)
         self._open[number] = cancelling
-        self._join()
         batch = mark_batch([self._mark(slot, event.offset)], self.now_us())
         self._node.publish(self, number, slot.marks.topic, slot.marks.partition, batch, 0)
         await asyncio.shield(cancelling.done)
@@ -625,3 +630,15 @@ class Later:
             late=self.late,
             cancelled=self.cancelled,
         )
+
+
+def _size_of(event: Event) -> int:
+    """Roughly, and in characters where that is quicker. Headers count: there may be much more in them than in the
+    payload."""
+    headers = event.headers or {}
+    return (
+        WAITING_BYTES
+        + len(event.payload)
+        + len(event.key or b"")
+        + sum(len(name) + len(value) for name, value in headers.items())
+    )

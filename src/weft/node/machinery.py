@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 CLIENT_ADDRESSES_MAX: Final = 32  # given to a client: enough to find a living node in a mesh of any size
 
+GOODBYE: Final = "the node is shutting down"
+
 
 @dataclass(frozen=True, slots=True)
 class MachinerySettings:
@@ -198,10 +200,13 @@ class Machinery:
         """Send what is owed, within this time, and accept nothing more."""
         self.clients.drain()
         self.calls.drain()
+        end_s = asyncio.get_running_loop().time() + timeout_s
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout_at(end_s):
                 await self.clients.wait_gone()
-                self.engine.finish()
+        self.engine.finish()  # even if somebody still waits, for copies that no peer makes: others read on from there
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(end_s):
                 await self._storage.wait_synced()
                 await self.calls.wait_done()
         self.calls.close()
@@ -211,7 +216,12 @@ class Machinery:
         dead."""
         self.engine.feed_member(membership.Leave())
         await self.engine.left.wait()
-        await self.links.stop("the node is shutting down", leaving=True)
+        await self.links.stop(GOODBYE, leaving=True)
+
+    def stop(self) -> None:
+        """Nothing more is decided, and nothing more is begun, whether this was drained or not."""
+        self.engine.stop()
+        self.clients.draining = True
 
     def renew(self) -> None:
         """The node has a new certificate: sign and connect again with it."""

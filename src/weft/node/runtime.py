@@ -40,7 +40,7 @@ from weft.node.incarnation import next_incarnation
 from weft.node.key_answers import NodeKeyAnswers
 from weft.node.logs import node_logger
 from weft.node.loop_watch import HeldUp, LoopWatch
-from weft.node.machinery import Machinery, Outside
+from weft.node.machinery import GOODBYE, Machinery, Outside
 from weft.node.maintenance import BucketTidying, LaterTidying, Maintenance
 from weft.node.metrics import Metrics
 from weft.node.protection import Plain, Protection, Secured
@@ -185,6 +185,7 @@ class Node:
         self._parts.push_async_callback(self.protection.stop)
         await self.protection.start(self._machinery.renew, self._entrances.ca())
         await server.start()
+        self._parts.push_async_callback(self.links.stop, GOODBYE)  # if the rest of the start fails
         await self.links.start()
         await self._start_gateways()
         pipelines = self._machinery.kv.pipelines
@@ -341,7 +342,7 @@ class Node:
             self._logger,
             self._fail,
         )
-        self._parts.callback(self._machinery.engine.stop)
+        self._parts.callback(self._machinery.stop)
         keys = self.protection.keys
         if keys is not None:
             keys.send, keys.refused = self._machinery.links.send_keys, self._machinery.news.key_refused
@@ -389,7 +390,7 @@ class Node:
             await self._machinery.drain(self.config.shutdown.drain_timeout_s)
             await self._machinery.leave()
         else:
-            await self.links.stop("the node is shutting down", leaving=False)
+            await self.links.stop(GOODBYE, leaving=False)
         await self._parts.aclose()
         self._phase = Phase.STOPPED
         self._logger.info("node_stopped")

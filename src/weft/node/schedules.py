@@ -96,6 +96,7 @@ class Schedules:
         self._known: dict[str, Known] = {}
         self._firing: dict[str, int] = {}  # what is on its way into the log
         self._refused: dict[str, int] = {}  # the last time that was not fired because of missing rights
+        self._changing = asyncio.Lock()  # a change depends on what there is: one after the other
         self._alarm: asyncio.TimerHandle | None = None
         self._is_due = False  # a look is about to come
         self.fired = 0
@@ -265,13 +266,14 @@ class Schedules:
         return cron.next_after(max(since_us, self.now_us()))
 
     async def put(self, name: str, schedule: Schedule, owner: str | None, *, replace: bool) -> int | None:
-        await self._opened()
-        known = self._known.get(name)
-        if known is not None and (not replace or owner not in (None, known.schedule.owner)):
-            raise UsageError("there is a schedule of that name already", name=name)
-        if known is None:
-            self._check_room(name, schedule.owner)
-        await self._write(name, schedule)
+        async with self._changing:
+            await self._opened()
+            known = self._known.get(name)
+            if known is not None and (not replace or owner not in (None, known.schedule.owner)):
+                raise UsageError("there is a schedule of that name already", name=name)
+            if known is None:
+                self._check_room(name, schedule.owner)
+            await self._write(name, schedule)
         cron = parse_cron(schedule.cron, schedule.zone)
         return None if schedule.paused else self._next_us(cron, schedule.since_us)
 
@@ -286,16 +288,18 @@ class Schedules:
             raise QuotaUsedUp("the mesh has as many schedules as it may", name=name, limit=SCHEDULES_MAX)
 
     async def remove(self, name: str, owner: str | None) -> None:
-        known = await self._of(name, owner)
-        by = known.schedule.by
-        await self._kv.write(Write(SCHEDULES_BUCKET, name, None, by))
-        await self._kv.write(Write(FIRED_BUCKET, name, None, by))
+        async with self._changing:
+            known = await self._of(name, owner)
+            by = known.schedule.by
+            await self._kv.write(Write(SCHEDULES_BUCKET, name, None, by))
+            await self._kv.write(Write(FIRED_BUCKET, name, None, by))
 
     async def pause(self, name: str, owner: str | None, author: str, *, paused: bool) -> int | None:
-        known = await self._of(name, owner)
-        schedule = known.schedule
-        changed = msgspec.structs.replace(schedule, paused=paused, since_us=self.now_us())
-        await self._write(name, changed)
+        async with self._changing:
+            known = await self._of(name, owner)
+            schedule = known.schedule
+            changed = msgspec.structs.replace(schedule, paused=paused, since_us=self.now_us())
+            await self._write(name, changed)
         return None if paused or known.cron is None else self._next_us(known.cron, changed.since_us)
 
     async def _of(self, name: str, owner: str | None) -> Known:

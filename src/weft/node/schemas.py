@@ -6,6 +6,7 @@ told of every change as it is folded.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -43,6 +44,7 @@ class Schemas:
         self._wall_us = wall_us
         self._values: dict[str, bytes] = {}  # by key, as they were last read
         self._known: dict[Pattern, TopicSchema] = {}
+        self._changing = asyncio.Lock()  # a change depends on what there is: one after the other
         self._take(dict(_stored(log)))
         kv.listen(self._heard)
 
@@ -84,27 +86,29 @@ class Schemas:
         return None if pattern is None else self._known[pattern]
 
     async def put(self, pattern: Pattern, change: Change, by: str, *, dry_run: bool) -> TopicSchema:
-        await self._opened()
         if is_own(pattern):
             raise UsageError("topics below weft. belong to the mesh: they have no schemas", pattern=pattern)
-        before = self._known.get(pattern)
-        if before is None and len(self._known) >= PATTERNS_MAX:
-            raise QuotaUsedUp("the mesh has as many schemas as it may", pattern=pattern, limit=PATTERNS_MAX)
-        record = changed(pattern, before, change, self._wall_us(), by)
-        if dry_run or record == before:
+        async with self._changing:
+            await self._opened()
+            before = self._known.get(pattern)
+            if before is None and len(self._known) >= PATTERNS_MAX:
+                raise QuotaUsedUp("the mesh has as many schemas as it may", pattern=pattern, limit=PATTERNS_MAX)
+            record = changed(pattern, before, change, self._wall_us(), by)
+            if dry_run or record == before:
+                return record
+            value = write_record(record)
+            check_value(pattern, value)
+            await self._kv.write(Write(SCHEMAS_BUCKET, key_of(pattern), value, by))
+            self._heard()
             return record
-        value = write_record(record)
-        check_value(pattern, value)
-        await self._kv.write(Write(SCHEMAS_BUCKET, key_of(pattern), value, by))
-        self._heard()
-        return record
 
     async def remove(self, pattern: Pattern, by: str) -> None:
-        await self._opened()
-        if pattern not in self._known:
-            raise NoSchema("no schema is set for that pattern", pattern=pattern)
-        await self._kv.write(Write(SCHEMAS_BUCKET, key_of(pattern), None, by))
-        self._heard()
+        async with self._changing:
+            await self._opened()
+            if pattern not in self._known:
+                raise NoSchema("no schema is set for that pattern", pattern=pattern)
+            await self._kv.write(Write(SCHEMAS_BUCKET, key_of(pattern), None, by))
+            self._heard()
 
     async def _opened(self) -> None:
         """Wait until this node has read all buckets in its log."""

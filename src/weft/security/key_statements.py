@@ -30,12 +30,13 @@ from weft.errors import PeerError, UsageError
 from weft.limits import KIB
 from weft.model import parse_node_id
 from weft.security.api_keys import KEY_ID, MARK_BYTES, NAME_CHARS_MAX, KeyName, KeyRecord
-from weft.security.certificates import begin_s, end_s, load_key, read_chain_untrusted
+from weft.security.certificates import begin_s, end_s, load_key, read_chain_untrusted, to_pem
 from weft.security.credentials import Credentials
 from weft.security.errors import CertificateRefused
 from weft.security.verification import Usage, check_node, verify_untrusted
 
 STATEMENT_BYTES_MAX: Final = 48 * KIB  # of the text: 128 patterns of 255 bytes take 33
+REVOKED_BYTES_MAX: Final = 4 * KIB  # the same of a revocation: the longest names in it take 2
 STATEMENT_CHAIN_BYTES_MAX: Final = 8 * KIB  # of certificates: two are usual and take 2
 SIGNATURE_BYTES_MAX: Final = 72  # on P-256, in DER
 BY_CHARS_MAX: Final = 128
@@ -169,6 +170,8 @@ def read_body_untrusted(body: bytes) -> Said:
         said: Said = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, UsageError) as error:
         raise BadStatement(f"a statement on a key cannot be read: {error}") from None
+    if isinstance(said, KeyRevoked) and len(body) > REVOKED_BYTES_MAX:
+        raise BadStatement("the revocation of a key is too large", size=len(body), limit=REVOKED_BYTES_MAX)
     return said
 
 
@@ -187,8 +190,10 @@ def sign(said: Said, credentials: Credentials, now_s: float) -> Statement:
 
 @dataclass(frozen=True, slots=True)
 class _Signer:
-    """A certificate of a node of this mesh, checked up to the root."""
+    """A certificate of a node of this mesh, checked up to the root. ``chain_pem`` is the chain as we write it: PEM may
+    have anything between two certificates."""
 
+    chain_pem: bytes
     node_id: str
     begin_s: float
     end_s: float
@@ -224,7 +229,7 @@ class Verifier:
             signer.key.verify(text.signature, DOMAIN + text.body, ec.ECDSA(hashes.SHA256()))
         except InvalidSignature:
             raise BadStatement("the signature is not valid", says=said.signer) from None
-        return Statement(said, text, known_s)
+        return Statement(said, SignedText(text.body, text.signature, signer.chain_pem), known_s)
 
     def is_of_this_root(self, statement: Statement) -> bool:
         """Whether nodes that have our root can check it: not if it was signed before the mesh got a new root."""
@@ -251,13 +256,14 @@ class Verifier:
         try:
             identity = verify_untrusted(chain, root, Usage.SERVER, signed_s)
             check_node(identity, self._mesh, identity.name)
-            leaf = read_chain_untrusted(chain)[0]
+            certificates = read_chain_untrusted(chain)
         except CertificateRefused as error:
             raise BadStatement(f"the certificate of the signer is not valid: {error}") from None
+        leaf = certificates[0]
         key = leaf.public_key()
         if not isinstance(key, ec.EllipticCurvePublicKey):
             raise BadStatement("the certificate of the signer has a key of another kind", signer=identity.name)
-        return _Signer(identity.name, begin_s(leaf), end_s(leaf), key)
+        return _Signer(to_pem(certificates), identity.name, begin_s(leaf), end_s(leaf), key)
 
 
 _DECODER: Final = msgspec.json.Decoder(Said)

@@ -20,6 +20,7 @@ from weft.errors import StorageError, UsageError, WeftError
 from weft.limits import MIB
 from weft.model import Topic
 from weft.model.key_info import KeyInfo
+from weft.security.acl import owner_of
 from weft.security.api_keys import (
     SECRET_BYTES,
     KeyName,
@@ -37,7 +38,9 @@ from weft.security.secret import Secret
 
 FILE: Final = "keys.json"
 MESH_FILE: Final = "mesh-keys.json"
-MESH_FILE_BYTES_MAX: Final = 128 * MIB  # 10,000 keys and as many revocations take 20; only huge certificates take more
+# 10,000 keys and as many revocations take 20. At all their bounds, and with every character escaped, they take 230:
+# whatever a bad node signed, what was written can be read.
+MESH_FILE_BYTES_MAX: Final = 256 * MIB
 SAME_ID_MAX: Final = 8  # keys with one id, which is a number, that are tried: nodes once had keys of their own
 
 
@@ -234,6 +237,15 @@ class Here:
         return cls(keys, revoked)
 
 
+@dataclass(frozen=True, slots=True)
+class _Owners:
+    """The keys of each owner, as they were after so many changes of the mesh's keys, with these from keys.json."""
+
+    changes: int
+    here: Here
+    keys: Mapping[str, Sequence[KeyRecord]]
+
+
 class KeyStore:
     """The keys as a node sees them: those of the mesh, and those of commands on this machine. Used from its event
     loop."""
@@ -247,6 +259,7 @@ class KeyStore:
         self._stamp = stamp_of(data / FILE)
         self._here = Here.read(data)
         self._reading = asyncio.Lock()
+        self._owners: _Owners | None = None
         for statement in read_statements(data):
             self.mesh.merge(statement, statement.known_s)
 
@@ -275,10 +288,20 @@ class KeyStore:
         if self.distrusted is not None:
             return False
         return any(
-            record.acl.owner == owner and record.acl.may_publish(topic)
-            for record in self.records()
+            record.acl.may_publish(topic)
+            for record in self._keys_of(owner)
             if record.expires_s is None or record.expires_s > now_s
         )
+
+    def _keys_of(self, owner: str) -> Sequence[KeyRecord]:
+        """The keys of an owner. All keys are looked through once, as long as none comes or goes: there may be 10,000 of
+        them, and as many questions in one turn of the loop."""
+        if self._owners is None or self._owners.changes != self.mesh.changes or self._owners.here is not self._here:
+            found: dict[str, list[KeyRecord]] = {}
+            for record in self.records():
+                found.setdefault(owner_of("key", record.name), []).append(record)
+            self._owners = _Owners(self.mesh.changes, self._here, found)
+        return self._owners.keys.get(owner, ())
 
     def candidates(self, key_id: str) -> list[KeyRecord]:
         """Keys that a caller with this id may mean: one, except for ids that are numbers."""

@@ -48,6 +48,7 @@ class MeshKeys:
         self.marks: set[bytes] = set()  # of all statements, for others to look at
         self._buckets: list[dict[StatementSlot, Statement]] = [{} for _ in range(BUCKETS)]
         self._digests: list[bytes | None] = [NOTHING] * BUCKETS  # None: to be computed again
+        self.changes = 0  # how often a statement came or went
         self._count = 0  # how many keys were made
         self._bytes = 0  # of their statements
 
@@ -136,6 +137,7 @@ class MeshKeys:
             self._drop(before)
         self._buckets[slot.bucket][slot] = statement
         self.marks.add(statement.mark)
+        self.changes += 1
         self._digests[slot.bucket] = None
         if isinstance(statement.said, KeyMade):
             self._made.setdefault(slot.name.id, {})[slot] = statement
@@ -149,6 +151,7 @@ class MeshKeys:
         slot = statement.slot
         del self._buckets[slot.bucket][slot]
         self.marks.discard(statement.mark)
+        self.changes += 1
         self._digests[slot.bucket] = None
         if isinstance(statement.said, KeyMade):
             makers = self._made[slot.name.id]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from weft.errors import WeftError
 from weft.security.authority import Authority
@@ -17,6 +17,8 @@ from weft.security.certificates import Names, PrivateKey, key_pem, load_key, new
 from weft.security.credentials import CertificateStore, Credentials, credentials
 from weft.security.enrolment import renew
 from weft.security.renewal import Renewer
+
+CLOCK_READ_S: Final = 60.0  # then the clock is read again: timers stand still while a machine sleeps
 
 
 class Source(Protocol):
@@ -85,7 +87,7 @@ class Rotation:
 
     async def run(self) -> None:
         while True:
-            await self._sleep(max(0.0, self._renewer.due_s - self._clock()))
+            await sleep_until(self._renewer.due_s, self._clock, self._sleep)
             try:
                 fresh = await asyncio.to_thread(self._renew)
             except WeftError as error:
@@ -101,3 +103,11 @@ class Rotation:
         fresh = self._source.renew(self.current, self._clock())
         self._store.save(fresh)
         return fresh
+
+
+async def sleep_until(
+    due_s: float, clock: Callable[[], float], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> None:
+    """Sleep until the clock shows this time, also if it is set or the machine sleeps meanwhile."""
+    while (left_s := due_s - clock()) > 0:
+        await sleep(min(left_s, CLOCK_READ_S))

@@ -19,6 +19,7 @@ from weft.security.certificates import begin_s, end_s, key_pem, new_key, read_ch
 from weft.security.files import write_private
 from weft.security.issuing import Issuer
 from weft.security.renewal import Renewer
+from weft.security.rotation import sleep_until
 from weft.security.urls import parse_url
 
 PORT: Final = "ca"  # the name of its door
@@ -103,7 +104,7 @@ class CaServer:
 
     async def _keep_certificate(self, context: ssl.SSLContext, renewer: Renewer) -> None:
         while True:
-            await asyncio.sleep(max(0.0, renewer.due_s - self._clock()))
+            await sleep_until(renewer.due_s, self._clock)
             try:
                 renewer = await asyncio.to_thread(self._make_certificate)
                 context.load_cert_chain(self._file)  # connections from now on see it

@@ -21,6 +21,7 @@ from weft.core.calls import SERVE_PREFIX
 from weft.core.topics import is_own
 from weft.errors import PeerError, UsageError, WeftError
 from weft.limits import MIB, TOPIC_BYTES_MAX
+from weft.model import Pattern
 from weft.port.access import Caller
 from weft.port.calls import CallDesk, checked_question
 from weft.port.errors import Busy, TooLarge, error_message
@@ -195,16 +196,20 @@ class CallStream:
             if not 1 <= serve.slots <= CALL_SLOTS_MAX:
                 raise UsageError("requests at once are out of range", value=serve.slots, least=1, most=CALL_SLOTS_MAX)
             self._caller.check_serve(pattern)
-            self._usage.subscribe()
-            self._servers.add(serve.number)
-            self._desk.serve(self, serve.number, pattern, serve.slots)
+            self._begin_serving(serve.number, pattern, serve.slots)
         except WeftError as error:
-            if serve.number in self._servers:
-                self._servers.remove(serve.number)
-                self._usage.unsubscribed()
             self._node.count_refusal(error)
             serving.error.CopyFrom(error_message(error))
         self._say(pb.CallsReply(serving=serving))
+
+    def _begin_serving(self, number: int, pattern: Pattern, slots: int) -> None:
+        self._usage.subscribe()
+        try:
+            self._desk.serve(self, number, pattern, slots)
+        except WeftError:
+            self._usage.unsubscribed()
+            raise
+        self._servers.add(number)
 
 
 def _read_question_untrusted(ask: pb.CallsAsk) -> Question:

@@ -6,6 +6,7 @@ Nodes are known by the id in their certificate, wherever they are: a dialler com
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -141,6 +142,9 @@ async def _connected(address: str, settings: LinkSettings, tls: Callable[[], Cha
             raise LinkBroken(str(error)) from None
         fault = FAULTS.get(code, Fault.WRONG_CA) if isinstance(code, int) else Fault.WRONG_CA
         raise CertificateRefused(fault, f"the certificate of {address} is not valid: {error.what}") from None
+    except asyncio.CancelledError:
+        channel.close()  # otherwise it dials on, and nobody would close the connection
+        raise
     return channel
 
 
