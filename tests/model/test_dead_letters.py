@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.limits import EVENT_HEADERS_MAX
+from weft.limits import EVENT_HEADERS_MAX, OFFSET_MAX
 from weft.model import Batch, Epoch, Event, EventId, NodeId, Stream, Topic
 from weft.model.dead_letters import DEAD_HEADER, DeadLetter, dropped_event, letter_event, letters_left
 from weft.model.dead_letters import read_letter_untrusted as read
@@ -57,6 +57,19 @@ def test_an_event_that_looks_like_a_dropped_letter_hides_no_letter() -> None:
     left = letters_left(events, "billing")
     assert [each.id.offset for each in left] == [1, 2]
     assert left[1].event.headers == forged.headers
+
+
+@pytest.mark.req("CON-02")
+def test_a_reason_that_is_too_long_as_json_is_cut() -> None:
+    """Whatever a reader says and a publisher calls its headers: the node must be able to write the letter."""
+    full = Event(b"x", 1, None, {"\x01" * 253 + f"{number:02}": "v" for number in range(EVENT_HEADERS_MAX)})
+    stream = Stream(Topic("t" * 255), NodeId("n" * 64), 65535)
+    last = EventId(stream, Epoch(OFFSET_MAX), OFFSET_MAX - 1)
+    long = DeadLetter(last, "g" * 64, OFFSET_MAX, "\x01" * 500, full, 5)
+    (stored,) = Batch.from_events([letter_event(long)])
+    found = read(stored)
+    assert isinstance(found, DeadLetter)
+    assert found.id == last and 0 < len(found.reason) < 500
 
 
 def test_one_event_has_one_letter_and_dropped_ones_are_gone() -> None:

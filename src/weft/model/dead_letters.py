@@ -75,11 +75,17 @@ def letter_event(letter: DeadLetter) -> Event:
         letter.is_lost,
         left_out,
     )
-    while len(value := _ENCODER.encode(wire)) > EVENT_HEADER_VALUE_BYTES_MAX:  # control characters take six bytes each
-        assert wire.reason, "all the rest is bounded, and fits"
-        wire = msgspec.structs.replace(wire, reason=wire.reason[: len(wire.reason) // 2])
-    headers[DEAD_HEADER] = value.decode()
+    headers[DEAD_HEADER] = _written(wire)
     return Event(letter.event.payload, letter.died_us, letter.event.key, headers)
+
+
+def _written(wire: _WireLetter) -> str:
+    """The text of the header. A reason that is too long as JSON is cut: control characters take six bytes each."""
+    text = _ENCODER.encode(wire)
+    while len(text) > EVENT_HEADER_VALUE_BYTES_MAX and wire.reason:
+        wire = msgspec.structs.replace(wire, reason=wire.reason[: len(wire.reason) // 2])
+        text = _ENCODER.encode(wire)
+    return text.decode()
 
 
 def dropped_event(event: EventId, now_us: int) -> Event:
