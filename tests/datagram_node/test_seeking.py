@@ -10,6 +10,7 @@ from weft.wire.udp import Address
 
 A: Address = ("10.0.0.1", 7500)
 B: Address = ("10.0.0.2", 7500)
+C: Address = ("10.0.0.3", 7500)
 
 
 def asked_at_s(seeking: Seeking, until_s: float) -> list[float]:
@@ -44,6 +45,20 @@ def test_an_address_is_given_up_when_its_time_is_over() -> None:
     assert asked_at_s(seeking, 1000.0) == [0, 1, 3, 7]
     assert A not in seeking
     assert seeking.next_s() is None
+
+
+def test_an_address_to_be_asked_for_ever_takes_the_place_of_one_asked_for_a_while() -> None:
+    seeking = Seeking(addresses_max=2)
+    seeking.seek(A, now_s=0.0, until_s=20.0)
+    seeking.seek(B, now_s=0.0, until_s=10.0)
+    with pytest.raises(UsageError, match="too many addresses are being sought"):
+        seeking.seek(C, now_s=0.0, until_s=99.0)
+    seeking.seek(C, now_s=0.0)
+    assert A in seeking and B not in seeking and C in seeking
+    seeking.seek(B, now_s=0.0)
+    assert seeking.due(0.0) == [C, B]
+    with pytest.raises(UsageError, match="too many addresses are being sought"):
+        seeking.seek(A, now_s=0.0)
 
 
 def test_the_number_of_addresses_is_bounded() -> None:

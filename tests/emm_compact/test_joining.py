@@ -219,3 +219,18 @@ def test_too_many_addresses_are_the_callers_mistake() -> None:
         world.join(0, number)
     with pytest.raises(UsageError, match="too many addresses to join"):
         world.join(0, 999)
+
+
+@pytest.mark.req("EMC-11")
+def test_a_node_to_be_joined_is_asked_again_although_as_many_strangers_are_asked_as_can_be() -> None:
+    world = World(1)
+    world.join(0, 9)
+    world.inject(0, Datagram(made(heartbeat_of(9), 9, world).raw, address(9), 64, 0))
+    world.run(3.4 * INTERVAL_S)  # a little longer, and it has been silent for too long
+    for number in range(10, 10 + DATAGRAM_SOUGHT_MAX):
+        world.inject(0, Datagram(made(heartbeat_of(number), number, world).raw, address(number), 64, 0))
+    assert world.places[0].neighbours == {9}
+    asked = world.sent(EventType.JOIN, 0, 9)
+    world.run(INTERVAL_S)
+    assert world.places[0].neighbours == set()
+    assert world.sent(EventType.JOIN, 0, 9) > asked

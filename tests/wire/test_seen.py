@@ -46,6 +46,15 @@ def test_an_entry_lives_as_long_as_its_packet_could_be_fresh_and_not_for_ever() 
     assert 1 not in seen
 
 
+@pytest.mark.req("EMM-19")
+def test_a_clock_that_was_set_back_for_a_moment_has_nothing_forgotten_too_soon() -> None:
+    seen = Seen(SALT, window_s=300, skew_s_max=120)
+    seen.admit([1], None, 1000.0)
+    seen.admit([2], None, 500.0)
+    seen.admit([3], None, 1145.0)  # a new generation
+    assert 1 in seen
+
+
 def test_when_there_is_no_room_the_oldest_go_and_are_counted() -> None:
     seen = Seen(SALT, entries_max=40)
     for value in range(200):

@@ -44,7 +44,7 @@ class Tap:
         """A neighbour of our namespace is there. Once, until it has left."""
 
     def left(self, peer: PeerId) -> None:
-        """A neighbour has no connection any longer."""
+        """A peer, neighbour or not, has no connection any longer. It may be said twice."""
 
     def wants(self, peer: PeerId, changes: Sequence[Subscription]) -> None:
         """A neighbour, of our namespace or not, changed its subscriptions."""
@@ -87,7 +87,7 @@ class Peer:
         self.tap: Tap = Tap()
         self.host.on_ready, self.host.on_lost, self.host.on_full = self._on_ready, self._on_lost, self._report
         self._pubsub.on_message, self._pubsub.on_changed = self._on_message, self._on_changed
-        self._pubsub.on_dropped = self._on_dropped
+        self._pubsub.on_left, self._pubsub.on_dropped = self._on_left, self._on_dropped
 
     @property
     def is_online(self) -> bool:
@@ -171,9 +171,7 @@ class Peer:
     def _on_lost(self, connection: Connection) -> None:
         self._pubsub.lost(connection)
         if not self.host.connections(connection.peer):
-            self._insiders.discard(connection.peer)
             self._watched.discard(connection.peer)
-            self.tap.left(connection.peer)
             self._liveliness.lost(connection)
             if not self.is_online and not self._is_closed:
                 self.states.put(False)
@@ -184,6 +182,10 @@ class Peer:
         if any(change.wanted and in_namespace(change.topic, self._namespace) for change in changes):
             self._insiders.add(peer)
             self._watch(peer)
+
+    def _on_left(self, peer: PeerId) -> None:
+        self._insiders.discard(peer)
+        self.tap.left(peer)
 
     def _on_message(self, message: floodsub.Message) -> None:
         if self.tap.heard(message):

@@ -32,13 +32,20 @@ class Seeking:
         return address in self._sought
 
     def seek(self, address: Address, now_s: float, until_s: float = math.inf) -> None:
-        """Ask at once, and then with growing delays; UsageError if too many are asked already."""
-        if address not in self._sought and len(self._sought) >= self._addresses_max:
-            raise UsageError("too many addresses are being sought", limit=self._addresses_max)
+        """Ask at once, and then with growing delays; UsageError if too many are asked already. One to be asked for ever
+        takes the place of one that is asked for a while."""
+        if address not in self._sought and not self.has_room():
+            self._make_room(until_s)
         self._sought[address] = _Sought(now_s, DATAGRAM_SEEK_S_MIN, until_s)
 
     def has_room(self) -> bool:
         return len(self._sought) < self._addresses_max
+
+    def _make_room(self, until_s: float) -> None:
+        soonest = min(self._sought, key=lambda address: self._sought[address].until_s)
+        if until_s < math.inf or self._sought[soonest].until_s == math.inf:
+            raise UsageError("too many addresses are being sought", limit=self._addresses_max)
+        del self._sought[soonest]
 
     def stop(self, address: Address) -> None:
         """It has answered, or nobody wants it any longer."""

@@ -289,7 +289,7 @@ class CompactNeighbours:
         return admission
 
     def _seek(self, address: Address, at: Instant, until_s: float) -> None:
-        if address not in self._seeking and self._seeking.has_room():
+        if address not in self._seeking and (until_s == math.inf or self._seeking.has_room()):
             self._seeking.seek(address, at.steady_s, until_s)
 
     def _ask(self, at: Instant) -> None:

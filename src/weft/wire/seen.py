@@ -141,7 +141,7 @@ class Seen:
     def _note(self, values: set[int], now_s: float) -> None:
         newest = self._newest(now_s)
         newest.hashes |= values
-        newest.last_s = now_s
+        newest.last_s = max(newest.last_s, now_s)  # a clock that was set back must not have it forgotten too soon
 
     def _newest(self, now_s: float) -> _Generation:
         generations = self._generations

@@ -19,6 +19,7 @@ from weft.gateway.coaty.memory import IDENTITY_HEADER, Remembered
 from weft.gateway.coaty.objects import Objects
 from weft.gateway.coaty.sharing import Bridge, Heard, Sharing
 from weft.gateway.publishing import Publishing, Waiting
+from weft.limits import COATY_PAYLOAD_BYTES_MAX
 from weft.model import Topic
 
 OWN, OTHER = new_id(), new_id()
@@ -257,5 +258,40 @@ def test_what_the_mesh_has_of_objects_counts_when_agents_are_asked() -> None:
         for each in (there, gone, back, changed, new):
             it.inbound.found(new_id(), each)
         assert len(it.published.on(topic)) == 3
+
+    on_loop(story)
+
+
+@pytest.mark.req("COA-12")
+def test_an_object_that_is_longer_when_it_is_written_again_does_not_end_the_bridge() -> None:
+    """It is carried over as it came; the state of the namespace does without it."""
+
+    def story() -> None:
+        it = room()
+        it.inbound.settle()
+        body = json.dumps(thing("measured"))[:-1] + ', "values": [' + "1e9," * 200_000 + "0]}"
+        payload = f'{{"sourceId": "{new_id()}", "data": {{"object": {body}}}}}'.encode()
+        it.inbound.heard(Heard("coaty/1/plant/ADVCoatyObject", payload, new_id(), "peer"))
+        assert it.published.on("coaty.plant.ADV.CoatyObject") == [payload]
+        assert it.published.on("coaty.plant.objects") == []
+        it.inbound.heard(event := on_channel())
+        assert it.published.on("coaty.plant.CHN.line1") == [event.payload]
+
+    on_loop(story)
+
+
+@pytest.mark.req("COA-12")
+@pytest.mark.parametrize(
+    "odd", [{"text": "x" * COATY_PAYLOAD_BYTES_MAX}, {"objectType": "a/b"}], ids=["too long", "no topic"]
+)
+def test_an_object_that_cannot_be_advertised_is_not_found_and_does_not_end_the_bridge(odd: CoatyObject) -> None:
+    def story() -> None:
+        it = room()
+        it.inbound.found(new_id(), {**thing("odd"), **odd})
+        it.inbound.settle()
+        it.inbound.found(new_id(), {**thing("odd"), **odd})
+        it.inbound.found(new_id(), thing("plain"))
+        assert len(it.published.on("coaty.plant.ADV.CoatyObject")) == 1
+        assert it.inbound.figures.rejected == 2
 
     on_loop(story)

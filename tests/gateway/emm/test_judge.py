@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterator
 from uuid import UUID
 
@@ -14,7 +15,8 @@ from weft.gateway.emm.rows import Judged
 from weft.gateway.emm.settings import Payload
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC
 from weft.model import Pattern
-from weft.wire import emm
+from weft.wire import emm, tlv
+from weft.wire.emm.fields import HEADER, Field
 from weft.wire.reject import Reject
 
 SENSOR = Device(1)
@@ -239,8 +241,19 @@ def test_names_that_cannot_be_topics_are_in_a_header() -> None:
     assert (row["topic"], row["emm-event"]) == ("emm.line_1/_", "line 1/*")
 
 
+def with_json(text: bytes, number: int) -> bytes:
+    """As a device writes it that does not save blanks."""
+    values = [(Field.STRING, b"n"), *((Field.JSON, text[at : at + 255]) for at in range(0, len(text), 255))]
+    others = [(Field.NODE_ID, SENSOR.node_id.bytes), (Field.AUTH_KEY_ID, KEY_ID)]
+    fields = b"".join(tlv.encode(kind, value) for kind, value in (*values, *others))
+    header = HEADER.pack(1, number, 0, emm.EventType.EVENT, NOW, len(fields) + 34)
+    return header + fields + tlv.encode(Field.HMAC, hmac.digest(SENSOR.secret, header + fields, "sha256"))
+
+
 def test_both_ways_make_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [b'{ "a": 1.50 }', b'{ "long": "' + b"x" * 300 + b'" }']
     packets = [
+        *(with_json(text, number) for number, text in enumerate(texts, 8)),
         SENSOR.event("plant.temp", {"a": 1}, number=1),
         SENSOR.event("plant temp", b"x" * 300, number=2),
         SENSOR.event("n", 0.1, number=3),
@@ -257,6 +270,7 @@ def test_both_ways_make_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         found.append(rows_of(first.accepted + judge.verify(first.waiting, NOW).accepted))
     assert found[0] == found[1]
     assert len(found[0]) == len(packets)
+    assert [row["payload"] for row in found[0][:2]] == texts
 
 
 @pytest.mark.req("SEC-03")

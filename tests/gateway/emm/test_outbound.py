@@ -189,3 +189,24 @@ def test_a_subscription_that_breaks_is_opened_again(
         way.outbound.close()
 
     asyncio.run(story())
+
+
+def test_what_a_broken_subscription_left_behind_goes_out_and_gives_no_credit_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0.0)
+
+    async def story() -> None:
+        way = Way(CALM)
+        way.deliver(0, "calm.a")
+        way.mesh.subscribers[0].ended(StorageError("events were lost"))
+        way.outbound._work.cancel()  # type: ignore[union-attr]  # as if the pace allowed nothing until it is open again
+        way.outbound._work = None
+        await way.until(lambda: len(way.mesh.subscribers) == 2)
+        way.deliver(1, "calm.b")
+        await way.until(lambda: len(way.sent) == 2)
+        assert way.sent == [("calm.a", THERE), ("calm.b", THERE)]
+        assert [each.subscription for each in way.mesh.told] == [2]
+        way.outbound.close()
+
+    asyncio.run(story())

@@ -153,6 +153,32 @@ def test_a_revoked_key_ends_subscriptions_and_rights(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.req("SEC-02")
+def test_a_revoked_key_ends_its_subscriptions_although_another_key_was_shown_since(tmp_path: Path) -> None:
+    async def run() -> None:
+        endings: list[JsonObject] = []
+
+        async def ended(data: JsonObject) -> None:
+            endings.append(data)
+
+        async with protected(tmp_path) as node:
+            first_id, first = key_for(tmp_path, time.time(), subscribe=(">",))
+            _, second = key_for(tmp_path, time.time(), publish=("plant.>",), subscribe=("plant.>",))
+            async with exmp.connect(address_of(node), handlers={"ended": ended}) as client:
+                await client.call("authenticate", {"key": first})
+                await client.call("subscribe", {"pattern": "office.>"})
+                await client.call("authenticate", {"key": second})
+                await client.call("subscribe", {"pattern": "plant.>"})
+                revoke_key(tmp_path, first_id)
+                await until(lambda: endings)
+                assert [each["subscription"] for each in endings] == [1]
+                assert endings[0]["description"] == f"key {first_id} was revoked"
+                assert node.clients.subscriptions == 1
+                await client.call("publish", PUBLISH)  # the second key is as good as before
+
+    asyncio.run(run())
+
+
 def test_a_stranger_may_not_say_much_at_a_time_nor_stay_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

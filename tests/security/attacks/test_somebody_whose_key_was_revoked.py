@@ -28,7 +28,7 @@ def test_a_connection_that_shows_another_key_is_not_held_to_the_old_one(tmp_path
         authenticator = Authenticator(keys, b"k" * 32, clock=lambda: now_s, wall_clock=time.time)
         access = KeyAccess(authenticator, "weft", lambda error, who: None, certificate_required=False)
         expelled: list[Refused] = []
-        credential = Credential(KeyAdmission(access, "weft", (), ()), expelled.append)
+        credential = Credential(KeyAdmission(access, "weft", (), ()), lambda caller, error: expelled.append(error))
         await credential.show_key_untrusted(Secret(old), "10.0.0.1")
         revoke_key(tmp_path, old_id)
         await keys.look()

@@ -128,6 +128,18 @@ def test_nobody_there() -> None:
     asyncio.run(story())
 
 
+def test_a_name_that_is_no_host_is_a_peer_out_of_reach() -> None:
+    """Neighbours say where they listen, and may say anything: asyncio's own loop raises a UnicodeError for this."""
+
+    async def story() -> None:
+        async with peer() as one:
+            nowhere = multiaddr.parse(f"/dns4/{'a' * 64}/tcp/1/p2p/{new_identity().peer}")
+            with pytest.raises(PeerError, match="cannot reach the peer"):
+                await one.host.dial(nowhere)
+
+    asyncio.run(story())
+
+
 def test_closing_a_host_ends_what_it_was_dialling() -> None:
     async def story() -> None:
         silent = await asyncio.start_server(lambda reader, writer: asyncio.sleep(0), "127.0.0.1", 0)

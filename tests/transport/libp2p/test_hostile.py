@@ -11,9 +11,21 @@ import pytest
 from tests.transport.libp2p.hosts import Peer, eventually, new_identity, peer
 from weft.doors import Doorkeeper, DoorLimits
 from weft.errors import PeerError
+from weft.limits import MPLEX_MESSAGE_BYTES_MAX
 from weft.transport.libp2p import connection as room
-from weft.wire.libp2p import floodsub, identify
-from weft.wire.libp2p.mplex import MPLEX_STREAMS_MAX, Event, Mplex, StreamOpened, StreamReset
+from weft.transport.libp2p.host import _Asked
+from weft.transport.libp2p.pubsub import FLOODSUB_STREAMS_MAX
+from weft.wire.libp2p import BadFrame, PeerId, floodsub, identify, varint
+from weft.wire.libp2p.mplex import (
+    MPLEX_STREAMS_MAX,
+    Event,
+    Flag,
+    Mplex,
+    StreamData,
+    StreamId,
+    StreamOpened,
+    StreamReset,
+)
 from weft.wire.libp2p.multistream import encode_line
 from weft.wire.libp2p.secio.handshake import SECIO_HANDSHAKE_BYTES_MAX
 from weft.wire.libp2p.upgrade import Upgrade, Upgraded
@@ -117,15 +129,18 @@ class RawPeer:
 
 @pytest.mark.parametrize(
     "plaintext",
-    [b"\x07\x00", b"\x00\xff\xff\xff\x7f", b"\x00\x010\x00\x010", b"\xff" * 11],
-    ids=["unknown flag", "oversized message", "the same stream twice", "no varint"],
+    [b"\x07\x00", b"\x00\xff\xff\xff\x7f", b"\x00\x010\x00\x010", b"\xff" * 11, b"\x0a\x00" * 4097],
+    ids=["unknown flag", "oversized message", "the same stream twice", "no varint", "thousands at once"],
 )
 def test_bad_frames_end_the_connection(plaintext: bytes) -> None:
     async def story() -> None:
         async with peer() as one:
             raw = await RawPeer.dial(one)
+            (connection,) = one.host._all
             raw.write(plaintext)
             await raw.over()
+            await connection.over
+            assert isinstance(connection.reason, BadFrame)
 
     asyncio.run(story())
 
@@ -172,6 +187,149 @@ def test_who_does_not_say_who_it_is_does_not_become_a_neighbour() -> None:
             raw.writer.write_eof()
             await raw.over()
             assert not one.host.neighbours
+
+    asyncio.run(story())
+
+
+def message(stream: StreamId, data: bytes) -> bytes:
+    """As the side that opened the stream writes it, whatever became of the stream."""
+    return varint.encode(stream.number << 3 | Flag.MESSAGE_INITIATOR) + varint.prefixed(data)
+
+
+def reset(stream: StreamId) -> bytes:
+    flag = Flag.RESET_INITIATOR if stream.ours else Flag.RESET_RECEIVER
+    return varint.encode(stream.number << 3 | flag) + varint.prefixed(b"")
+
+
+async def agreed_floodsub(raw: RawPeer) -> StreamId:
+    """A stream for RPCs, which the other side has agreed to."""
+    stream, opened = raw.mux.open_stream()
+    raw.write(opened + message(stream, GREETING + encode_line(floodsub.PROTOCOL)))
+    async with asyncio.timeout(20):
+        while not any(isinstance(each, StreamData) and each.stream == stream for each in await raw.events()):
+            pass
+    return stream
+
+
+def test_a_stream_that_is_reset_in_the_same_breath_harms_nobody() -> None:
+    """The answer to its first lines used to be an error of ours, which ended the connection."""
+
+    async def story() -> None:
+        errors: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context))
+        async with peer() as one:
+            raw = await RawPeer.dial(one)
+            stream, opened = raw.mux.open_stream()
+            raw.write(opened + message(stream, GREETING + encode_line(floodsub.PROTOCOL)) + reset(stream))
+            await agreed_floodsub(raw)  # the connection is as good as before
+            await closed(raw.writer)
+        assert not errors
+
+    asyncio.run(story())
+
+
+def test_what_is_for_a_stream_that_the_peer_has_just_reset_is_dropped() -> None:
+    """The host says something on its own stream because of an RPC that came together with the stream's end."""
+
+    async def story() -> None:
+        errors: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context))
+        async with peer() as one:
+            one.pubsub.on_changed = lambda peer, changes: one.pubsub.subscribe("because of that")
+            raw = await RawPeer.dial(one)
+            asked, told = None, None
+            async with asyncio.timeout(20):
+                while told is None:  # it asks who we are, then opens its own Floodsub stream
+                    for event in await raw.events():
+                        if isinstance(event, StreamData) and identify.PROTOCOL.encode() in event.data:
+                            asked = event.stream
+                            answer = identify.Identify(None, (), (floodsub.PROTOCOL,), None, "", "").encode()
+                            lines = GREETING + encode_line(identify.PROTOCOL)
+                            raw.write(raw.mux.send(asked, lines + varint.prefixed(answer)))
+                        elif isinstance(event, StreamData) and floodsub.PROTOCOL.encode() in event.data:
+                            told = event.stream
+                            raw.write(raw.mux.send(told, GREETING + encode_line(floodsub.PROTOCOL)))
+            stream = await agreed_floodsub(raw)
+            await eventually(lambda: one.host.neighbours and one.pubsub._streams)
+            rpc = floodsub.Rpc(subscriptions=(floodsub.Subscription("anything", True),)).encode()
+            raw.write(message(stream, varint.prefixed(rpc)) + reset(told))
+            await raw.over()  # without its Floodsub stream, the connection is useless
+        assert not errors
+
+    asyncio.run(story())
+
+
+def test_what_a_peer_wants_is_forgotten_although_it_never_said_who_it_is() -> None:
+    """Every stranger could leave 4,096 topics behind, under a new name each time."""
+
+    async def story() -> None:
+        async with peer() as one:
+            left: list[PeerId] = []
+            one.pubsub.on_left = left.append
+            raw = await RawPeer.dial(one)
+            stream = await agreed_floodsub(raw)
+            rpc = floodsub.Rpc(subscriptions=(floodsub.Subscription("a topic", True),)).encode()
+            raw.write(message(stream, varint.prefixed(rpc)))
+            await eventually(lambda: one.pubsub._router.peers_of("a topic"))
+            await closed(raw.writer)
+            await eventually(lambda: left)
+            assert not one.pubsub._router.peers_of("a topic")
+            assert not one.host.neighbours and not one.lost
+
+    asyncio.run(story())
+
+
+def test_a_peer_cannot_have_many_streams_with_half_a_message_each() -> None:
+    async def story() -> None:
+        async with peer() as one:
+            raw = await RawPeer.dial(one)
+            for _ in range(FLOODSUB_STREAMS_MAX):
+                await agreed_floodsub(raw)
+            stream, opened = raw.mux.open_stream()
+            (connection,) = one.host._all
+            raw.write(opened + message(stream, GREETING + encode_line(floodsub.PROTOCOL)))
+            await raw.over()
+            await connection.over
+            assert "too many Floodsub streams" in str(connection.reason)
+
+    asyncio.run(story())
+
+
+def test_a_megabyte_of_empty_messages_ends_the_connection() -> None:
+    async def story() -> None:
+        async with peer() as one:
+            raw = await RawPeer.dial(one)
+            stream = await agreed_floodsub(raw)
+            (connection,) = one.host._all
+            raw.write(message(stream, bytes(MPLEX_MESSAGE_BYTES_MAX)))  # as many RPCs without anything in them
+            await raw.over()
+            await connection.over
+            assert "too many RPCs at once" in str(connection.reason)
+
+    asyncio.run(story())
+
+
+def test_a_stream_for_messages_may_follow_one_that_has_ended() -> None:
+    async def story() -> None:
+        async with peer() as one:
+            raw = await RawPeer.dial(one)
+            for _ in range(2 * FLOODSUB_STREAMS_MAX):
+                raw.write(raw.mux.close(await agreed_floodsub(raw)))
+            await closed(raw.writer)
+
+    asyncio.run(story())
+
+
+def test_what_is_said_behind_an_identity_is_not_kept() -> None:
+    """One message of the muxer after the other, each with a thousand answers more, of which one was taken out."""
+
+    async def story() -> None:
+        asked = _Asked(asyncio.get_running_loop().create_future())
+        answer = varint.prefixed(identify.Identify(None, (), (), None, "", "").encode())
+        for _ in range(3):
+            asked.on_message(answer * 1000)
+        assert len(asked._frames.take_rest()) <= 1000 * len(answer)
+        assert asked.answer.done()
 
     asyncio.run(story())
 

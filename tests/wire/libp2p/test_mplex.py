@@ -14,6 +14,7 @@ from weft.limits import MPLEX_MESSAGE_BYTES_MAX
 from weft.wire.libp2p import varint
 from weft.wire.libp2p.errors import BadFrame
 from weft.wire.libp2p.mplex import (
+    MPLEX_MESSAGES_AT_ONCE,
     MPLEX_STREAM_NUMBER_MAX,
     MPLEX_STREAMS_MAX,
     Event,
@@ -333,3 +334,10 @@ class TwoEnds(RuleBasedStateMachine):
 
 TwoEnds.TestCase.settings = settings(max_examples=30, stateful_step_count=30)
 TestTwoEnds = TwoEnds.TestCase
+
+
+def test_messages_that_come_together_are_bounded() -> None:
+    late = message(5, Flag.MESSAGE_INITIATOR)
+    assert Mplex().receive_data(late * MPLEX_MESSAGES_AT_ONCE) == []
+    with pytest.raises(BadFrame, match="too many messages at once"):
+        Mplex().receive_data(late * (MPLEX_MESSAGES_AT_ONCE + 1))

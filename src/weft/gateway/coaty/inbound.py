@@ -139,9 +139,13 @@ class Inbound:
         identity = self._know(existing)
         if identity in self._brought:
             return
-        message = Message(source_id, Advertise(existing))
-        topic = str(topics_of(self._namespace, message)[0])
-        event = Heard(topic, encode_payload(message), identity, source_id)
+        try:
+            message = Message(source_id, Advertise(existing))
+            topic, payload = str(topics_of(self._namespace, message)[0]), encode_payload(message)
+        except UsageError as error:  # its type fits no topic, or written again it is too long
+            self._reject(f"an answer of {source_id}", error)
+            return
+        event = Heard(topic, payload, identity, source_id)
         read = self._read(event)
         if read is not None:
             self._bring(event, *read)
@@ -250,9 +254,12 @@ class Inbound:
             target = mesh_topic(Topic(self._namespace, topic.event, topic.filter, topic.correlation_id))
             return target, read_message_untrusted(topic, event.payload)
         except (PeerError, UsageError) as error:
-            self.figures.rejected += 1
-            self._logger.info("coaty_event_rejected", topic=event.topic, reason=str(error))
+            self._reject(event.topic, error)
             return None
+
+    def _reject(self, topic: str, error: WeftError) -> None:
+        self.figures.rejected += 1
+        self._logger.info("coaty_event_rejected", topic=topic, reason=str(error))
 
     def _bring(self, event: Heard, target: MeshTopic, message: Message | None) -> None:
         self._pending += 1

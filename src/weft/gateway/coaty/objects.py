@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from structlog.stdlib import BoundLogger
 
-from weft.errors import WeftError
+from weft.errors import UsageError, WeftError
 from weft.gateway.coaty.topics import objects_topic
 from weft.gateway.publishing import Publishing
 from weft.limits import COATY_PAYLOAD_BYTES_MAX
@@ -25,11 +25,16 @@ class Objects:
         self._logger = logger
 
     def happened(self, message: Message) -> None:
-        """This bridge has carried an event over, in either direction."""
+        """This bridge has carried an event over, in either direction. An object that is too long is left out: written
+        again, it may be longer than it came."""
         source = {"coaty-source-id": message.source_id}
         match message.data:
             case Advertise(advertised):
-                payload = encode_json(advertised, "object", COATY_PAYLOAD_BYTES_MAX)
+                try:
+                    payload = encode_json(advertised, "object", COATY_PAYLOAD_BYTES_MAX)
+                except UsageError as error:
+                    self.refused(error)
+                    return
                 self._publishing.add(self._topic, payload, advertised["objectId"].encode(), source, self)
             case Deadvertise(object_ids):
                 for object_id in object_ids:

@@ -90,7 +90,7 @@ class Outbound:
 
     def delivered(self, feed: _Feed, batches: Sequence[Delivered]) -> None:
         lane = self._lanes[0 if feed.out.urgent else 1]
-        lane.waiting.extend((feed, each) for each in batches)
+        lane.waiting.extend((feed, feed.number, each) for each in batches)
         self._wake(self._loop.time())
 
     def _wake(self, when_s: float) -> None:
@@ -120,13 +120,13 @@ class Outbound:
                 return lane.events.popleft()
         return None
 
-    def _take_apart(self, lane: _Lane, feed: _Feed, delivered: Delivered) -> None:
-        """The events of a batch that go out; the credit that the batch used is given back."""
+    def _take_apart(self, lane: _Lane, feed: _Feed, number: int | None, delivered: Delivered) -> None:
+        """The events of a batch that go out; the credit that the batch used is given back to its subscription."""
         events = Batch.read_stored(delivered.data).events_from(delivered.first_offset)
         fresh = [event for event in events if not came_as_datagram(event)]
         self.figures.echoes += len(events) - len(fresh)
         lane.events.extend((feed.out, delivered.stream.topic, event) for event in fresh)
-        feed.give_back(len(delivered.data))
+        feed.give_back(number, len(delivered.data))
 
     def _pack(self, out: Out, topic: Topic, event: Event, at: Instant) -> None:
         targets = self._targets(out)
@@ -162,7 +162,7 @@ class Outbound:
 class _Lane:
     """What waits to go out. It is little, because the subscriptions' credit is small."""
 
-    waiting: deque[tuple[_Feed, Delivered]] = field(default_factory=deque)
+    waiting: deque[tuple[_Feed, int | None, Delivered]] = field(default_factory=deque)  # and by which subscription
     events: deque[tuple[Out, Topic, Event]] = field(default_factory=deque)  # of the batch in progress
 
 
@@ -173,14 +173,14 @@ class _Feed:
         self.out = out
         self._owner = owner
         self._mesh: MeshNode | None = None
-        self._number: int | None = None
+        self.number: int | None = None  # of the subscription; None while there is none
         self._holding: Holding | None = None
         self._retry: asyncio.TimerHandle | None = None
 
     def open(self, mesh: MeshNode) -> None:
         self._mesh = mesh
         self._holding = mesh.held.holding("the EMM gateway's outbound rules", Use.SUBSCRIBE)
-        self._number = mesh.subscribe(
+        self.number = mesh.subscribe(
             self, self.out.pattern, Edge.LATEST, GATEWAY_EMM_CREDIT_BYTES, "", "", self._holding
         )
 
@@ -188,15 +188,16 @@ class _Feed:
         mesh, self._mesh = self._mesh, None
         if self._retry is not None:
             self._retry.cancel()
-        if mesh is not None and self._number is not None:
-            mesh.unsubscribe(self._number)
+        if mesh is not None and self.number is not None:
+            mesh.unsubscribe(self.number)
         self._let_go()
 
-    def give_back(self, size: int) -> None:
-        if self._mesh is not None and self._number is not None:
+    def give_back(self, number: int | None, size: int) -> None:
+        """Give back credit of this subscription, unless it is over: another one has credit of its own."""
+        if self._mesh is not None and number is not None and number == self.number:
             assert self._holding is not None, "open"
             self._holding.give_back(size)
-            self._mesh.tell(AddCredit(self._number, size))
+            self._mesh.tell(AddCredit(number, size))
 
     def _let_go(self) -> None:
         if self._holding is not None:
@@ -220,7 +221,7 @@ class _Feed:
 
     def ended(self, error: WeftError) -> None:
         """The node gave up, for example because events were lost: begin again with new ones."""
-        self._number = None
+        self.number = None
         self._let_go()
         if self._mesh is not None and not isinstance(error, ShuttingDown):
             self._owner.ended(self, error)

@@ -1,7 +1,8 @@
 """How the data fields of an EMM event become the payload of a mesh event.
 
-The event's name is in the topic. The rest is mostly one value, and that becomes the payload: text and JSON as UTF-8,
-numbers as decimal text, binary as it is. Several values become a JSON array, with binary ones in base64.
+The event's name is in the topic. The rest is mostly one value, and that becomes the payload: text and JSON as they were
+sent, in UTF-8, numbers as decimal text, binary as it is. Several values become a JSON array, with binary ones in
+base64.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 
 from weft.wire.emm import Field, Packet
 from weft.wire.emm.fields import FLAGS_SEALED, Value
+from weft.wire.emm.values import join_chunks
 
 Mask = npt.NDArray[np.bool_]
 
@@ -78,6 +80,8 @@ def payload_of(packet: Packet) -> tuple[bytes, ValueKind]:
     match values:
         case []:
             return b"", ValueKind.NONE
+        case [dict()] if not packet.flags & FLAGS_SEALED:
+            return _json_as_sent(packet), ValueKind.JSON
         case [value]:
             return _single(value)
         case _:
@@ -97,6 +101,12 @@ def _single(value: Value) -> tuple[bytes, ValueKind]:
             return text.encode(), ValueKind.FLOAT
         case _:
             return msgspec.json.encode(value), ValueKind.JSON
+
+
+def _json_as_sent(packet: Packet) -> bytes:
+    """With its own blanks and numbers, as the columns have it: the payload must not depend on how many datagrams came
+    together."""
+    return join_chunks([field for field in packet.tlvs() if field.type == Field.JSON])[0].value
 
 
 def _in_json(value: Any) -> Any:

@@ -7,8 +7,9 @@ configuration says what a client may do that shows a certificate and no key.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
+from functools import partial
 from typing import Protocol
 
 from weft.model import Pattern
@@ -76,12 +77,13 @@ class KeyAdmission:
 
 
 class Credential:
-    """Who works on a connection now, supervised as long as it lasts."""
+    """Who works on a connection now, supervised as long as it lasts. ``expelled`` is told whose key is no longer valid:
+    the current caller's, or that of a former one which still has something open."""
 
-    def __init__(self, admission: Admission, expelled: Callable[[Refused], None]) -> None:
+    def __init__(self, admission: Admission, expelled: Callable[[Caller, Refused], None]) -> None:
         self._admission = admission
         self._expelled = expelled
-        self._watching = ExitStack()
+        self._watched: dict[Caller, ExitStack] = {}
         self._caller: Caller | None = None
 
     @property
@@ -96,17 +98,34 @@ class Credential:
         self._caller = self._admission.first_untrusted(tls)
         return self._caller is not None
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is a caller now."""
+        return self._caller is not None
+
     async def show_key_untrusted(self, key: Secret[str], host: str) -> None:
-        """From now on the client is the owner of this key, no matter who it was before; raise only Refused."""
+        """From now on the client is the owner of this key, no matter who it was before; raise only Refused. Former
+        callers are supervised until ``keep``."""
         caller = await self._admission.access.admit_key_untrusted(key, host)
-        self.end()
-        self._watching.enter_context(self._admission.access.watching(caller, self._on_expelled))
+        watching = self._watched[caller] = ExitStack()
+        watching.enter_context(self._admission.access.watching(caller, partial(self._on_expelled, caller)))
         self._caller = caller
 
-    def end(self) -> None:
-        self._watching.close()
-        self._caller = None
+    def keep(self, former: Collection[Caller]) -> None:
+        """Supervise only the current caller, and these: what they have opened is still open."""
+        for caller in self._watched.keys() - {self._caller, *former}:
+            self._watched.pop(caller).close()
 
-    def _on_expelled(self, error: Refused) -> None:
-        self.end()  # a revoked key is reported once: it must not disturb the one that is shown next
-        self._expelled(error)
+    def end(self) -> None:
+        self._caller = None
+        self.keep(())
+
+    def _on_expelled(self, caller: Caller, error: Refused) -> None:
+        """A revoked key is reported once: it must not disturb the one that is shown next."""
+        watching = self._watched.pop(caller, None)
+        if watching is None:
+            return
+        watching.close()
+        if caller is self._caller:
+            self._caller = None
+        self._expelled(caller, error)

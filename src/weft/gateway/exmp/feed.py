@@ -22,6 +22,7 @@ from weft.errors import PeerError, WeftError
 from weft.gateway.exmp.values import events_json
 from weft.limits import ERROR_TEXT_CHARS_MAX, MIB
 from weft.model import Batch, EventId, Pattern, Position
+from weft.port.access import Caller
 from weft.port.held import Holding
 from weft.port.node import MeshNode
 from weft.transport.tcp import Answer, BadAnswer, LinkLost
@@ -80,9 +81,11 @@ class Feed:
         over: Callable[[Feed, WeftError], None],
         closed: Callable[[], None] = lambda: None,
         settles: bool = False,
+        caller: Caller | None = None,
     ) -> None:
-        """``settles``: each event is settled by itself."""
+        """``settles``: each event is settled by itself. ``caller``: whose rights it has."""
         self.name = name
+        self.caller = caller
         self._settles = settles
         self._acked: list[tuple[StreamKey, int]] = []  # since the last report
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -94,7 +97,7 @@ class Feed:
         self._closed: Callable[[], None] | None = closed
         self._subscription = 0
         self._group = ""
-        self._is_over = False
+        self.is_over = False
         self._waiting: deque[Delivered] = deque()
         self._in_hand: InHand | None = None
         self._events: deque[JsonObject] = deque()  # taken out of the batch
@@ -117,9 +120,9 @@ class Feed:
 
     def close(self) -> None:
         """Send no more events; those on their way count as not handled."""
-        if not self._is_over:
+        if not self.is_over:
             self._report()
-            self._is_over = True
+            self.is_over = True
             self._mesh.unsubscribe(self._subscription)
         self._holding.close()
         if self._closed is not None:
@@ -131,7 +134,7 @@ class Feed:
 
     def next(self) -> JsonObject | None:
         """The next event to send, unless there is none or the window is full. ``answered`` gets its answer."""
-        if self._is_over or len(self._sent) >= self._window:
+        if self.is_over or len(self._sent) >= self._window:
             return None
         in_hands = {sent.event for sent in self._sent} if self._settles else set()
         while (event := self._next(in_hands)) is not None:
@@ -162,7 +165,7 @@ class Feed:
 
     def answered(self, answer: Answer) -> None:
         """Answers come in the order of events."""
-        if self._is_over:
+        if self.is_over:
             return
         match answer:
             case Success():
@@ -242,7 +245,7 @@ class Feed:
             self._report_soon()
 
     def ended(self, error: WeftError) -> None:
-        if self._is_over:
+        if self.is_over:
             return
         self.close()
         if self.ready.done():
@@ -262,7 +265,7 @@ class Feed:
         if self._reporting is not None:
             self._reporting.cancel()
             self._reporting = None
-        if self._is_over:
+        if self.is_over:
             return
         if self._group:
             self._report_handled()

@@ -57,6 +57,7 @@ MEMBER_BYTES: Final = 8  # of chance, in the name of a member that has none
 async def authenticate(session: ClientSession, data: JsonObject | None) -> None:
     fields = fields_untrusted(AuthenticateFields, data)
     await session.credential.show_key_untrusted(Secret(fields.key), session.host)
+    session.credential.keep([feed.caller for feed in session.feeds.values() if feed.caller is not None])
     session.trust()
 
 
@@ -112,15 +113,16 @@ async def subscribe(session: ClientSession, data: JsonObject | None) -> JsonObje
     if fields.group:
         usage.use_group(session.mesh.groups, fields.group)
     usage.subscribe()
-    feed = session.new_feed(window, usage.unsubscribed, fields.settle)
+    feed = session.opening = session.new_feed(window, usage.unsubscribed, fields.settle)
     try:
         feed.open(pattern, start, fields.group, member, caller.owner)
-        session.feeds[feed.name] = feed
         await feed.ready
     except BaseException:
-        session.feeds.pop(feed.name, None)
         feed.close()
         raise
+    finally:
+        session.opening = None
+    session.answer_then_send(feed)
     return {"subscription": feed.name}
 
 

@@ -33,6 +33,7 @@ from weft.gateway.exmp.values import (
 from weft.gateway.publishing import Publishing
 from weft.limits import EXMP_MESSAGE_BYTES_MAX, EXMP_OP_SHOWN_CHARS, KIB
 from weft.model import Receipt, Topic
+from weft.port.access import Caller
 from weft.port.held import Holding, Use
 from weft.port.node import MeshNode
 from weft.port.topics import read_topic_untrusted
@@ -114,6 +115,7 @@ class ClientSession:
         self.mesh = mesh
         self.credential = Credential(admission, self._expelled)
         self.feeds: dict[int, Feed] = {}
+        self.opening: Feed | None = None  # the client does not know its number yet
         self._link = link
         self._publishing = publishing
         self._operations = operations
@@ -165,12 +167,14 @@ class ClientSession:
         reason = f"the client has not authenticated within {EXMP_STRANGER_S:g} s"
         self._patience = self._loop.call_later(EXMP_STRANGER_S, self._link.fail, ErrorCode.UNAVAILABLE, reason)
 
-    def _expelled(self, error: Refused) -> None:
-        """The key is no longer valid: everything it was used for ends."""
-        self._link.allow_message_bytes(EXMP_STRANGER_BYTES_MAX)
-        for feed in list(self.feeds.values()):
+    def _expelled(self, caller: Caller, error: Refused) -> None:
+        """A key is no longer valid: everything it was used for ends, also if another one has been shown since."""
+        opening = () if self.opening is None else (self.opening,)
+        for feed in [feed for feed in (*self.feeds.values(), *opening) if feed.caller is caller]:
             feed.ended(error)
-        self._expect_key()
+        if not self.credential.is_shown and self._patience is None:
+            self._link.allow_message_bytes(EXMP_STRANGER_BYTES_MAX)
+            self._expect_key()
 
     # --- LinkUser ------------------------------------------------------------------------------------------------
 
@@ -366,9 +370,16 @@ class ClientSession:
     # --- subscriptions -------------------------------------------------------------------------------------------
 
     def new_feed(self, window: int, closed: Callable[[], None], settles: bool) -> Feed:
-        holding = self.mesh.held.holding(self.credential.caller.who, Use.SUBSCRIBE, FEED_PART)
+        caller = self.credential.caller
+        holding = self.mesh.held.holding(caller.who, Use.SUBSCRIBE, FEED_PART)
         name = next(self._feed_names)
-        return Feed(self.mesh, holding, name, window, self.pump_soon, self.feed_over, closed, settles)
+        return Feed(self.mesh, holding, name, window, self.pump_soon, self.feed_over, closed, settles, caller)
+
+    def answer_then_send(self, feed: Feed) -> None:
+        """The answer with its number goes out in this turn, and events from the next one on."""
+        if not feed.is_over:
+            self.feeds[feed.name] = feed
+            self.pump_soon()
 
     def pump_soon(self) -> None:
         """Send what feeds have, once for everything that happened in this turn."""

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
-from weft.errors import PeerError, WeftError
+from weft.errors import PeerError, UsageError, WeftError
 from weft.limits import MIB
 from weft.wire.libp2p import mplex
 from weft.wire.libp2p.mplex import StreamId
@@ -117,10 +117,14 @@ class Connection(asyncio.Protocol):
         return self._upgrade is None and not self._is_lost
 
     async def open(self, protocol: str, handler: Accept) -> Stream:
-        """Open a stream of this protocol; raise PeerError if the peer does not speak it or the connection ends."""
+        """Open a stream of this protocol; raise PeerError if the peer does not speak it, has no stream left for us, or
+        the connection ends."""
         if not self.stands:
             raise PeerError("the connection is gone", protocol=protocol)
-        stream, data = self._up.muxer.open_stream()
+        try:
+            stream, data = self._up.muxer.open_stream()
+        except UsageError as error:  # nearly all of them are the peer's
+            raise PeerError(error.what, protocol=protocol, **error.facts) from None
         negotiator = Dialler([protocol])
         opening = self._opening[stream] = _Opening(negotiator, self._timer(stream))
         opening.waiter, opening.handler = self._loop.create_future(), handler
@@ -162,7 +166,7 @@ class Connection(asyncio.Protocol):
     # --- for its streams -----------------------------------------------------------------------------------------
 
     def send_on(self, stream: StreamId, data: bytes) -> None:
-        if stream in self._handlers and not self._is_lost:
+        if stream in self._handlers and not self._is_lost and self._up.muxer.sends_on(stream):
             self._write(self._up.muxer.send(stream, data))
 
     def close_stream(self, stream: StreamId) -> None:
@@ -274,6 +278,8 @@ class Connection(asyncio.Protocol):
             self._negotiate(stream, opening, data)
 
     def _negotiate(self, stream: StreamId, opening: _Opening, data: bytes) -> None:
+        if not self._up.muxer.sends_on(stream):
+            return  # reset in the same breath: that event comes next
         outcome = opening.negotiator.receive_data(data)
         if answer := opening.negotiator.data_to_send():
             self._write(self._up.muxer.send(stream, answer))

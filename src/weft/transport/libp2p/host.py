@@ -226,6 +226,8 @@ class Host:
             raise PeerError("cannot reach the peer: no answer", address=address, limit_s=LIBP2P_DIAL_S) from None
         except OSError as error:
             raise PeerError(f"cannot reach the peer: {error.strerror or error}", address=address) from None
+        except UnicodeError as error:  # a label of a DNS name that is too long, for asyncio's own loop
+            raise PeerError(f"cannot reach the peer: {error}", address=address) from None
         finally:
             if not connection.is_made:
                 self._forget(connection)
@@ -291,9 +293,11 @@ class _Asked:
         self._frames = VarintFrames()
 
     def on_message(self, data: bytes) -> None:
+        if self.answer.done():
+            return  # what a peer says beyond its answer is nobody's, and must not pile up
         self._frames.feed(data)
         body = self._frames.next_frame_untrusted(IDENTIFY_BYTES_MAX)
-        if body is not None and not self.answer.done():
+        if body is not None:
             self.answer.set_result(identify.decode_untrusted(body))
 
     def on_end(self) -> None:

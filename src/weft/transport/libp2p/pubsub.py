@@ -18,22 +18,27 @@ from weft.wire.libp2p.peer_id import PeerId
 from weft.wire.libp2p.upgrade import Entropy
 
 LIBP2P_STALL_S: Final = 30.0  # a peer that takes nothing for so long loses its connection to the task that waits for it
+FLOODSUB_STREAMS_MAX: Final = 2  # that a peer opens on one connection, each with up to 5 MiB unread; the reference: one
+FLOODSUB_RPCS_AT_ONCE: Final = 1024  # in one message of the muxer: peers put one into it; a million empty ones fit
 SEQNO_BYTES = 8  # as in the reference
 
 
 class Pubsub:
-    """Callbacks: ``on_message`` for what we subscribed to; ``on_changed`` when a neighbour has said what it wants;
-    ``on_dropped`` for messages that are not believed."""
+    """Callbacks: ``on_message`` for what we subscribed to; ``on_changed`` when a peer has said what it wants, which may
+    be before it is a neighbour; ``on_left`` when that is forgotten, because its last connection ended; ``on_dropped``
+    for messages that are not believed."""
 
     def __init__(self, host: Host, entropy: Entropy) -> None:
         self.on_message: Callable[[Message], None] = lambda message: None
         self.on_changed: Callable[[PeerId, Sequence[Subscription]], None] = lambda peer, changes: None
+        self.on_left: Callable[[PeerId], None] = lambda peer: None
         self.on_dropped: Callable[[floodsub.Dropped], None] = lambda dropped: None
         self._host = host
         self._entropy = entropy
         self._router = Router(host.identity)
         self._streams: dict[PeerId, Stream] = {}  # ours; each side opens one
         self._joining: set[PeerId] = set()
+        self._inbound: dict[Connection, int] = {}  # connections on which RPCs come, and on how many streams
         self._paused = False
         host.handle(floodsub.PROTOCOL, lambda stream: _Inbound(self, stream))
 
@@ -108,7 +113,11 @@ class Pubsub:
         if others := self._host.connections(peer):
             self._join(others[0])
         else:
-            self._router.peer_left(peer)
+            self._forget(peer)
+
+    def _forget(self, peer: PeerId) -> None:
+        self._router.peer_left(peer)
+        self.on_left(peer)
 
     def _join(self, connection: Connection) -> None:
         if connection.peer not in self._streams and connection.peer not in self._joining:
@@ -132,9 +141,30 @@ class Pubsub:
         self._perform(self._router.receive_rpc(sender, body, time.monotonic()))
 
     def read_from(self, connection: Connection) -> None:
-        """Messages come on this connection: it is paused together with the others."""
+        """A peer has opened a stream for its RPCs; raise PeerError if it has too many.
+
+        The connection is paused together with the others, whether or not the peer has said yet who it is.
+        """
+        if connection not in self._inbound:
+            self._inbound[connection] = 0
+            connection.over.add_done_callback(lambda _: self._over(connection))
+        if self._inbound[connection] >= FLOODSUB_STREAMS_MAX:
+            raise PeerError("peer opens too many Floodsub streams", peer=connection.peer, limit=FLOODSUB_STREAMS_MAX)
+        self._inbound[connection] += 1
         if self._paused:
             connection.pause_reading()
+
+    def read_no_more(self, connection: Connection) -> None:
+        """One of these streams has ended."""
+        if connection in self._inbound:
+            self._inbound[connection] -= 1
+
+    def _over(self, connection: Connection) -> None:
+        """What a peer wants is forgotten also if it never said who it is, and so was never a neighbour."""
+        del self._inbound[connection]
+        peer = connection.peer
+        if not self._host.connections(peer) and all(each.peer != peer for each in self._inbound):
+            self._forget(peer)
 
     def _perform(self, effects: Iterable[floodsub.Effect]) -> None:
         for effect in effects:
@@ -154,7 +184,8 @@ class Pubsub:
                     assert_never(effect)
 
     def _connections(self) -> list[Connection]:
-        return [connection for peer in self._host.neighbours for connection in self._host.connections(peer)]
+        neighbours = {connection for peer in self._host.neighbours for connection in self._host.connections(peer)}
+        return list(neighbours | self._inbound.keys())
 
 
 class _Inbound:
@@ -164,18 +195,26 @@ class _Inbound:
         self._pubsub = pubsub
         self._stream = stream
         self._frames = VarintFrames()
+        self._is_read = True
         pubsub.read_from(stream.connection)
 
     def on_message(self, data: bytes) -> None:
         self._frames.feed(data)
-        while (body := self._frames.next_frame_untrusted(FLOODSUB_RPC_BYTES_MAX)) is not None:
+        for _ in range(FLOODSUB_RPCS_AT_ONCE):
+            body = self._frames.next_frame_untrusted(FLOODSUB_RPC_BYTES_MAX)
+            if body is None:
+                return
             self._pubsub.received(self._stream.peer, body)
+        raise PeerError("peer sends too many RPCs at once", limit=FLOODSUB_RPCS_AT_ONCE)
 
     def on_end(self) -> None:
+        self.on_lost()
         self._stream.close()
 
     def on_lost(self) -> None:
-        pass
+        if self._is_read:
+            self._is_read = False
+            self._pubsub.read_no_more(self._stream.connection)
 
 
 class _Outbound:

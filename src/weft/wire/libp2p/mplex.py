@@ -19,6 +19,7 @@ from weft.wire.libp2p import varint
 from weft.wire.libp2p.errors import BadFrame
 
 MPLEX_STREAMS_MAX: Final = 1024  # open at a time, either side's; a Coaty peer has about five
+MPLEX_MESSAGES_AT_ONCE: Final = 4096  # that come together: the reference sends one; 8 MiB of empty ones took seconds
 MPLEX_STREAM_NUMBER_MAX: Final = (1 << 28) - 1  # the reference shifts ids in 32 signed bits
 PROTOCOL = "/mplex/6.7.0"
 
@@ -130,7 +131,7 @@ class Mplex:
 
     def send(self, stream: StreamId, data: bytes) -> bytes:
         """``data`` as one message, or as several if it is longer than a message may be."""
-        if self._streams.get(stream) not in (State.OPEN, State.PEER_CLOSED):
+        if not self.sends_on(stream):
             raise UsageError("stream is not open for sending", stream=stream)
         flag = Flag.MESSAGE_INITIATOR if stream.ours else Flag.MESSAGE_RECEIVER
         for at in range(0, len(data), MPLEX_MESSAGE_BYTES_MAX):
@@ -139,7 +140,7 @@ class Mplex:
 
     def close(self, stream: StreamId) -> bytes:
         """Say that we send no more. On a stream that is closed already or was reset, there is nothing left to say."""
-        if self._streams.get(stream) in (State.OPEN, State.PEER_CLOSED):
+        if self.sends_on(stream):
             self._put(stream.number, Flag.CLOSE_INITIATOR if stream.ours else Flag.CLOSE_RECEIVER)
             self._step(stream, Input.WE_CLOSE)
         return self.data_to_send()
@@ -156,6 +157,10 @@ class Mplex:
         self._out.clear()
         return data
 
+    def sends_on(self, stream: StreamId) -> bool:
+        """Whether we may still send on it. The peer may have reset a stream whose events are not all handled yet."""
+        return self._streams.get(stream) in (State.OPEN, State.PEER_CLOSED)
+
     @property
     def streams(self) -> frozenset[StreamId]:
         """The streams that are open, if only by half."""
@@ -164,14 +169,17 @@ class Mplex:
     # --- what the peer does --------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> list[Event]:
-        """What happened by the messages that are complete by now; raise only BadFrame."""
+        """What happened by the messages that are complete by now; raise only BadFrame. ``data`` came at once."""
         self._buffer += data
         events: list[Event] = []
-        at = 0
+        at = count = 0
         while (head := self._head_untrusted(at)) is not None:
             header, start, end = head
             if end > len(self._buffer):
                 break
+            count += 1
+            if count > MPLEX_MESSAGES_AT_ONCE:
+                raise BadFrame("too many messages at once", limit=MPLEX_MESSAGES_AT_ONCE)
             event = self._on_message(header >> 3, header & 7, start, end)
             if event is not None:
                 events.append(event)
