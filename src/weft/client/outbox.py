@@ -122,7 +122,8 @@ class PublishOutbox:
             lane.waiting.popleft()
             if chunk is lane.open:
                 lane.open = None
-            self._list(lane)
+            if lane.waiting:
+                self._list(lane)
             return chunk
         return None
 
