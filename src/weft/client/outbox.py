@@ -144,7 +144,8 @@ class PublishOutbox:
             self._list(lane)
 
     def refused(self, chunk: Chunk) -> None:
-        """A node does not want this chunk now. It keeps its place, and everything behind it in its lane waits."""
+        """A node does not want this chunk now. Everything behind it in its lane waits that was not sent yet. What was
+        sent may still be accepted, and then comes before it."""
         chunk.lane.refused.append(chunk)
         chunk.lane.stalled = True
 
