@@ -8,7 +8,7 @@ sequences, so that each of them is recognised when it is sent again, also after 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from weft.limits import MIB
@@ -23,19 +23,20 @@ PIECE: Final = struct.Struct(">I16sQI")  # events, producer, sequence, checksum
 Run = list[tuple[int, Batch]]  # batches that become one entry, with their places among those handed in
 
 
-def rounds(wanted: Sequence[tuple[Stream, Batch]]) -> Iterator[list[tuple[Stream, Run]]]:
-    """Yield what to store, in order. Each round has at most one entry per stream. Mostly there is one round."""
+def rounds(wanted: Sequence[tuple[Stream, Batch]]) -> Iterable[list[tuple[Stream, Run]]]:
+    """What to store, in order. Each round has at most one entry per stream. Mostly there is one round."""
     if len(wanted) == 1:
         ((stream, batch),) = wanted
-        yield [(stream, [(0, batch)])]
-        return
+        return ([(stream, [(0, batch)])],)
     by_stream: dict[Stream, Run] = {}
     for number, (stream, batch) in enumerate(wanted):
         by_stream.setdefault(stream, []).append((number, batch))
     if len(by_stream) == len(wanted):
-        yield list(by_stream.items())
-        return
-    runs = {stream: _runs(batches) for stream, batches in by_stream.items()}
+        return (list(by_stream.items()),)
+    return _rounds_of({stream: _runs(batches) for stream, batches in by_stream.items()})
+
+
+def _rounds_of(runs: dict[Stream, list[Run]]) -> Iterator[list[tuple[Stream, Run]]]:
     while runs:
         yield [(stream, of_stream.pop(0)) for stream, of_stream in runs.items()]
         runs = {stream: of_stream for stream, of_stream in runs.items() if of_stream}

@@ -174,8 +174,13 @@ class PublishStream:
                 return
             case _:
                 raise BadMeshMessage("after open, a publish stream carries batches")
-        taken = [(message, message.batch) for message in messages]  # protobuf makes a copy of the batch at every access
-        self._owe({message.request: len(data) for message, data in taken}, len(taken))
+        taken: list[tuple[pb.PublishBatch, bytes]] = []
+        sizes: dict[int, int] = {}
+        for message in messages:
+            data = message.batch  # protobuf makes a copy at every access
+            taken.append((message, data))
+            sizes[message.request] = len(data)
+        self._owe(sizes, len(taken))
         self._forget_if_changed()
         cost = 0
         for message, data in taken:
