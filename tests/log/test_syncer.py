@@ -115,6 +115,24 @@ def test_receipts_come_after_the_sync_that_covers_them(log: Log, store: Scripted
     assert not watcher.failed
 
 
+def test_a_thread_that_is_called_very_often_during_a_sync_keeps_one_call(
+    log: Log, store: ScriptedStore, watcher: Watcher
+) -> None:
+    """While there is always something to sync, the thread waits for no call, and takes none."""
+    while store.permitted.acquire(blocking=False):
+        pass
+    log.append(TEMP, numbered(0, 1))
+    store.entered = threading.Semaphore(0)
+    watcher.syncer.start()
+    assert store.entered.acquire(timeout=PATIENCE_S), "a sync has begun"
+    for _ in range(1000):
+        watcher.syncer.wake()
+    assert watcher.syncer._calls.qsize() == 1
+    store.permitted.release(10)
+    watcher.syncer.stop()
+    assert log.synced == log.appended
+
+
 def test_stopping_syncs_what_is_left(log: Log, watcher: Watcher) -> None:
     watcher.syncer.start()
     tickets = [log.append(TEMP, numbered(number, 1)).ticket for number in range(20)]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from itertools import count
-from typing import Final
+from typing import Final, TypeAlias
 
 from weft.client.chunk import Chunk, Lane, Timing
 from weft.client.duplex import Duplex
-from weft.client.errors import BadNode, Unavailable, error_of
+from weft.client.errors import BadNode, Unavailable, error_of, parsed_untrusted
 from weft.client.nodes import Nodes
 from weft.client.publish_message import PublishMessage, place_bytes
 from weft.errors import UsageError, WeftError
@@ -18,6 +19,8 @@ from weft.model.later import owner_of_waiting
 from weft.wire.mesh import mesh_pb2 as pb
 
 PUBLISH: Final = "/weft.mesh.v1.Mesh/Publish"
+
+Answered: TypeAlias = Callable[[Chunk, Receipt | WeftError], None]  # is told the outcome of a chunk
 
 
 class PublishLink:
@@ -78,21 +81,17 @@ class PublishLink:
     async def wait_for_room(self) -> None:
         await self._call.wait_for_room()
 
-    async def read(self, answered: Callable[[Chunk, Receipt | WeftError], None]) -> None:
+    async def read(self, answered: Answered) -> None:
         """Report the outcome of each chunk until the stream ends, which is always an error."""
-
-        def take(reply: pb.PublishReply) -> None:
-            for chunk, outcome in self._outcomes_untrusted(reply):
-                answered(chunk, outcome)
-
-        await self._call.deliver_to(take)
+        await self._call.deliver_bytes_to(partial(self._take_untrusted, answered))
         raise Unavailable("node ended the stream", node=self.address)
 
     def close(self) -> None:
         self._call.cancel()
 
-    def _outcomes_untrusted(self, reply: pb.PublishReply) -> Iterable[tuple[Chunk, Receipt | WeftError]]:
-        """Read what a reply says about which chunk; raise only BadNode."""
+    def _take_untrusted(self, answered: Answered, data: bytes) -> None:
+        """Report what a reply says about which chunk; raise only BadNode, and what ``answered`` raises."""
+        reply = parsed_untrusted(pb.PublishReply, data, self.address)
         match reply.WhichOneof("msg"):
             case "receipts":
                 self.has_acknowledged = True
@@ -101,12 +100,12 @@ class PublishLink:
                     chunk = self._of(request)
                     outcome = _read_receipt_untrusted(receipt, chunk, self.node)
                     self._take(request, chunk.lane)
-                    yield chunk, outcome
+                    answered(chunk, outcome)
             case "refused":
                 error, request = error_of(reply.refused.error, node=self.node), reply.refused.request
                 chunk = self._of(request)
                 self._take(request, chunk.lane)
-                yield chunk, error
+                answered(chunk, error)
             case _:
                 pass  # from a later version
 
@@ -137,20 +136,28 @@ def _read_opened_untrusted(reply: pb.PublishReply, address: str) -> NodeId:
 
 def _read_receipt_untrusted(receipt: pb.Receipt, chunk: Chunk, node: NodeId) -> Receipt:
     """Read the receipt of a chunk that this node was sent; raise only BadNode."""
-    lane, stream, epoch = chunk.lane, receipt.stream, receipt.stream.epoch
-    place = (stream.topic, stream.origin, stream.partition)
-    if lane.timing is not Timing.NOW and owner_of_waiting(stream.topic) is not None:
-        expected = (stream.topic, node, stream.partition)  # where the event waits is up to the node
-    else:
-        expected = (lane.topic, node, lane.partition)
-    if place != expected or receipt.count != chunk.events:
-        got = f"{receipt.count} events of {stream.topic}@{stream.origin}/{stream.partition}"
-        sent = f"{chunk.events} events of {lane.topic}@{node}/{lane.partition}"
-        raise BadNode("the receipt is for something else", sent=sent, got=got)
+    lane, ref = chunk.lane, receipt.stream
+    stream = lane.stream
     try:
-        at = lane.stream
-        if at is None or (at.topic, at.origin, at.partition) != place:
-            at = lane.stream = Stream(Topic(stream.topic), node, stream.partition)
-        return Receipt(at, Epoch(epoch), receipt.first_offset, chunk.events, receipt.copies or 1)
+        if stream is None or stream.origin != node or ref != lane.receipted or receipt.count != chunk.events:
+            stream = _read_place_untrusted(receipt, chunk, node)
+        return Receipt(stream, Epoch(ref.epoch), receipt.first_offset, chunk.events, receipt.copies or 1)
     except UsageError as error:
         raise BadNode(f"the receipt cannot be: {error}", node=node) from None
+
+
+def _read_place_untrusted(receipt: pb.Receipt, chunk: Chunk, node: NodeId) -> Stream:
+    """The stream of a receipt, if it is for this chunk. Looked at once per lane, while it gets the same one."""
+    lane, ref = chunk.lane, receipt.stream
+    if lane.timing is not Timing.NOW and owner_of_waiting(ref.topic) is not None:
+        expected = (ref.topic, node, ref.partition)  # where the event waits is up to the node
+    else:
+        expected = (lane.topic, node, lane.partition)
+    if (ref.topic, ref.origin, ref.partition) != expected or receipt.count != chunk.events:
+        got = f"{receipt.count} events of {ref.topic}@{ref.origin}/{ref.partition}"
+        sent = f"{chunk.events} events of {lane.topic}@{node}/{lane.partition}"
+        raise BadNode("the receipt is for something else", sent=sent, got=got)
+    stream = lane.stream = Stream(Topic(ref.topic), node, ref.partition)
+    lane.receipted = pb.StreamRef()
+    lane.receipted.CopyFrom(ref)  # as a part of the reply, it would keep all of that
+    return stream

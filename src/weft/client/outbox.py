@@ -122,7 +122,8 @@ class PublishOutbox:
             lane.waiting.popleft()
             if chunk is lane.open:
                 lane.open = None
-            self._list(lane)
+            if lane.waiting:
+                self._list(lane)
             return chunk
         return None
 
@@ -143,7 +144,8 @@ class PublishOutbox:
             self._list(lane)
 
     def refused(self, chunk: Chunk) -> None:
-        """A node does not want this chunk now. It keeps its place, and everything behind it in its lane waits."""
+        """A node does not want this chunk now. Everything behind it in its lane waits that was not sent yet. What was
+        sent may still be accepted, and then comes before it."""
         chunk.lane.refused.append(chunk)
         chunk.lane.stalled = True
 

@@ -6,6 +6,7 @@ batch. Large batches are copied once.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from weft.wire.mesh import mesh_pb2 as pb
@@ -16,6 +17,7 @@ BATCH_FIELD: Final = bytes([1 << 3 | 2])  # PublishBatches.batches
 REQUEST_FIELD: Final = bytes([1 << 3 | 0])  # of PublishBatch, like those below
 DATA_FIELD: Final = bytes([4 << 3 | 2])
 COPIES_FIELD: Final = bytes([5 << 3 | 0])
+LENGTHS_KEPT: Final = 4096  # of batches and of what they are in: single events of an application have a few lengths
 
 
 class PublishMessage:
@@ -32,12 +34,17 @@ class PublishMessage:
     def add(self, request: int, place: bytes, data: bytes, copies: int) -> None:
         """Add a batch. ``place``: see ``place_bytes``; it is the same for every batch that goes there."""
         copied = COPIES_FIELD + varint(copies) if copies else b""
-        head = b"".join((REQUEST_FIELD, varint(request), place, copied, DATA_FIELD, varint(len(data))))
-        self._parts += (BATCH_FIELD, varint(len(head) + len(data)), head, data)
+        head = b"".join((REQUEST_FIELD, varint(request), place, copied, _begin(DATA_FIELD, len(data))))
+        self._parts += (_begin(BATCH_FIELD, len(head) + len(data)), head, data)
 
     def to_bytes(self) -> bytes:
-        size = sum(map(len, self._parts))
-        return b"".join((BATCHES_FIELD, varint(size), *self._parts))
+        return b"".join((_begin(BATCHES_FIELD, sum(map(len, self._parts))), *self._parts))
+
+
+@lru_cache(LENGTHS_KEPT)
+def _begin(field: bytes, size: int) -> bytes:
+    """Encode what comes before the content of a field."""
+    return field + varint(size)
 
 
 def place_bytes(topic: str, partition: int, later: bool) -> bytes:

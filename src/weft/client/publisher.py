@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import count
 from time import time_ns
 from typing import Final
@@ -48,6 +49,7 @@ class Publisher:
         options = nodes.options
         self._nodes = nodes
         self._hooks: Hooks = nodes.hooks
+        self._is_watched = type(nodes.hooks) is not Hooks  # by an application that has hooks of its own
         self._producer = producer
         self._wake = asyncio.Event()
         self._resting: PublishLink | None = None  # it has sent everything, and waits for ``_wake``
@@ -270,7 +272,7 @@ class Publisher:
         LOG.info("publishing to %s at %s", link.node, link.address)
         notify(self._hooks.on_connected, link.address, link.node, "publish")
         doubts = self._in_doubt.take(link.node)
-        reader = self._loop.create_task(link.read(lambda chunk, outcome: self._answered(link, chunk, outcome)))
+        reader = self._loop.create_task(link.read(partial(self._answered, link)))
         writer = self._loop.create_task(self._write(link, doubts, then))
         reason: WeftError | None = None  # None: we ended it
         try:
@@ -313,8 +315,9 @@ class Publisher:
         lane = chunk.lane
         if isinstance(outcome, Receipt):
             self._refusals.succeeded()
-            latency_s = self._loop.time() - (chunk.first_sent_s or 0.0)
-            notify(self._hooks.on_published, lane.topic, chunk.events, len(chunk.data), latency_s)
+            if self._is_watched:
+                latency_s = self._loop.time() - (chunk.first_sent_s or 0.0)
+                notify(self._hooks.on_published, lane.topic, chunk.events, len(chunk.data), latency_s)
             self._settle(chunk, outcome)
         elif is_retryable(outcome):
             if chunk.doubtful:

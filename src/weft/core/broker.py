@@ -200,8 +200,10 @@ class Broker:
         """End a step: send what can be sent now, and announce what is due."""
         effects: list[Effect] = []
         replication = self.replication
-        is_due = _is_due(self._routes_due_s, now_s) or _is_due(replication.orphans_due_s, now_s)
-        if is_due and not self._has_followed:
+        routes_due_s = self._routes_due_s
+        if replication.orphans_due_s is not None:
+            routes_due_s = soonest(routes_due_s, replication.orphans_due_s)
+        if routes_due_s is not None and routes_due_s <= now_s and not self._has_followed:
             self._routes_due_s = None
             self._has_followed = True
             effects += replication.follow_routes(now_s)
@@ -233,12 +235,13 @@ class Broker:
 
     def _publish(self, publishes: Sequence[Publish], now_s: float) -> list[Effect]:
         effects: list[Effect] = []
-        if max([each.copies for each in publishes], default=0) > COPIES_MAX:
+        own, log = self._own_stream, self.log
+        wanted = [(own(each.topic, each.partition), each.batch) for each in publishes if each.copies <= COPIES_MAX]
+        if len(wanted) < len(publishes):
             refused = [each for each in publishes if each.copies > COPIES_MAX]
             effects += (Refused(each.request, _too_many_copies(each.copies)) for each in refused)
             publishes = [each for each in publishes if each.copies <= COPIES_MAX]
-        own, log = self._own_stream, self.log
-        outcomes = log.append_all([(own(each.topic, each.partition), each.batch) for each in publishes])
+        outcomes = log.append_all(wanted)
         copies_of = self._copies_of
         alone: list[Receipted] = []
         for publish, outcome in zip(publishes, outcomes, strict=True):
@@ -455,10 +458,6 @@ class Broker:
 
     def _copied(self, keys: Iterable[StreamKey]) -> list[Effect]:
         return [effect for key in keys for effect in self._owed.copied(key)]
-
-
-def _is_due(due_s: float | None, now_s: float) -> bool:
-    return due_s is not None and due_s <= now_s
 
 
 def _own_stream(me: NodeId, topic: Topic, partition: int) -> Stream:

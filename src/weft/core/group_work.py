@@ -282,17 +282,23 @@ class GroupWork:
         return self.perform(effects, now_s)
 
     def synced(self, ticket: int, advanced: Mapping[StreamKey, int], now_s: float) -> list[Effect]:
-        self._synced = max(self._synced, ticket)
+        if ticket > self._synced:
+            self._synced = ticket
         talk = {key: end for key, end in advanced.items() if key[0].topic.startswith(GROUPS_PREFIX)}
+        if talk:
+            self._talked(talk, now_s)
+        effects = self._hear(now_s) if self._unheard else []
+        self.groups.listened(now_s)
+        return [*effects, *self._moved(ticket)] if self._moves else effects
+
+    def _talked(self, talk: Mapping[StreamKey, int], now_s: float) -> None:
+        """Events about groups are durable, our own or those of other nodes."""
         for key in talk:
             if key[0].origin != self._me:
                 self._unheard[key] = None
             elif talk[key] == self._log.info(*key).end and not self._unwritten:
                 self.groups.said(group_of(key[0].topic) or "", now_s)
         self._count_talk(talk, now_s)
-        effects = self._hear(now_s)
-        self.groups.listened(now_s)
-        return [*effects, *self._moved(ticket)]
 
     def _count_talk(self, ends: Mapping[StreamKey, int], now_s: float) -> None:
         """Note how much of what other nodes say about groups is durable here."""

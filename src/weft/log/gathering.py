@@ -43,19 +43,20 @@ class NewEntry(msgspec.Struct, frozen=True):
     pieces: bytes = b""
 
 
-def rounds(wanted: Sequence[tuple[Stream, Batch]]) -> Iterator[list[tuple[Stream, Run]]]:
-    """Yield what to store, in order. Each round has at most one entry per stream. Mostly there is one round."""
+def rounds(wanted: Sequence[tuple[Stream, Batch]]) -> Iterable[list[tuple[Stream, Run]]]:
+    """What to store, in order. Each round has at most one entry per stream. Mostly there is one round."""
     if len(wanted) == 1:
         ((stream, batch),) = wanted
-        yield [(stream, [(0, batch)])]
-        return
+        return ([(stream, [(0, batch)])],)
     by_stream: dict[Stream, Run] = {}
     for number, (stream, batch) in enumerate(wanted):
         by_stream.setdefault(stream, []).append((number, batch))
     if len(by_stream) == len(wanted):
-        yield list(by_stream.items())
-        return
-    runs = {stream: _runs(batches) for stream, batches in by_stream.items()}
+        return (list(by_stream.items()),)
+    return _rounds_of({stream: _runs(batches) for stream, batches in by_stream.items()})
+
+
+def _rounds_of(runs: dict[Stream, list[Run]]) -> Iterator[list[tuple[Stream, Run]]]:
     while runs:
         yield [(stream, of_stream.pop(0)) for stream, of_stream in runs.items()]
         runs = {stream: of_stream for stream, of_stream in runs.items() if of_stream}

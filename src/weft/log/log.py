@@ -36,7 +36,7 @@ from weft.log.recent import Recent
 from weft.log.records import StreamState, new_record
 from weft.log.recovery import Cut, Recovered
 from weft.log.segments import Segments
-from weft.log.store import Put, Space, Store, Write
+from weft.log.store import Put, Row, Space, Store, Write
 from weft.model import Batch, Epoch, Pattern, Position, Stream
 
 RECENT_BYTES_MAX: Final = 32 * MIB  # the last batches, in memory, for readers at the end of a stream
@@ -359,14 +359,17 @@ class Log:
     def _store(self, entries: Sequence[NewEntry]) -> None:
         """Store entries of different streams in one write, add index points where they are due, and note the entries in
         the books."""
-        self._check_room(sum([len(entry.data) for entry in entries]))
-        segment = self._segments.current
+        segment, size = self._segments.current, 0
         pack_key = keys.BATCH_KEY.pack
-        rows = [(pack_key(segment, each.state.id, each.first), each.data) for each in entries]
+        rows: list[Row] = []
         others: list[Write] = []
         for entry in entries:
-            if entry.is_new or entry.pieces or entry.state.needs_point(segment):
+            state, data = entry.state, entry.data
+            size += len(data)
+            rows.append((pack_key(segment, state.id, entry.first), data))
+            if entry.is_new or entry.pieces or state.needs_point(segment):
                 others += self._books_of(entry, segment)
+        self._check_room(size)
         self.store.put_batches(rows, others)
         self.appended += 1
         for entry in entries:

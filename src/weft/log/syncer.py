@@ -12,6 +12,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from typing import Final, Protocol, TypeAlias
 
 from weft.errors import StorageError
@@ -97,7 +98,7 @@ class Syncer:
     def __init__(self, log: Log, on_durable: OnDurable, on_failed: OnFailed) -> None:
         self._rounds = SyncRounds(log, on_durable, on_failed, SETTLE_S)
         self._on_failed = on_failed
-        self._wake = threading.Condition()
+        self._calls: SimpleQueue[None] = SimpleQueue()  # to wake the thread, with fewer switches than a condition
         self._stopping = False
         self._given_up = False
         self._thread = threading.Thread(target=self._run, name="weft-log-sync", daemon=True)
@@ -106,13 +107,12 @@ class Syncer:
         self._thread.start()
 
     def wake(self) -> None:
-        with self._wake:
-            self._wake.notify()
+        if self._calls.empty():  # otherwise it is still to take a call, and looks for work then
+            self._calls.put(None)
 
     def stop(self) -> None:
-        with self._wake:
-            self._stopping = True
-            self._wake.notify()
+        self._stopping = True
+        self.wake()
         self._thread.join()
 
     def _run(self) -> None:
@@ -126,13 +126,22 @@ class Syncer:
 
     def _wait(self) -> bool:
         """Wait for work; return False when there is none and none will come."""
-        with self._wake:
-            while not self._rounds.has_work and not self._stopping:
-                if not self._wake.wait(self._rounds.idle_s_max):
-                    return True
-            return self._rounds.has_work and not self._given_up
+        while not self._rounds.has_work and not self._stopping:
+            if not self._was_called(self._rounds.idle_s_max):
+                return True
+        return self._rounds.has_work and not self._given_up
 
     def _rest(self, rest_s: float) -> None:
         """Rest, whatever is appended meanwhile. While the disk is full, ``stop`` must not wait for room."""
-        with self._wake:
-            self._given_up = self._wake.wait_for(lambda: self._stopping, rest_s)
+        end_s = time.monotonic() + rest_s
+        while not self._stopping and self._was_called(max(end_s - time.monotonic(), 0)):
+            pass
+        self._given_up = self._stopping
+
+    def _was_called(self, wait_s: float | None) -> bool:
+        """Wait for a call; False: none came in this time. One that came during a round is still there."""
+        try:
+            self._calls.get(timeout=wait_s)
+        except Empty:
+            return False
+        return True

@@ -367,7 +367,7 @@ def few_bytes(payloads: Sequence[bytes], timestamps_us: Sequence[int], producer:
     count = len(payloads)
     if not 1 <= count <= FEW_MAX or set(map(type, payloads)) != BYTES or set(map(type, timestamps_us)) != INTEGERS:
         return b""
-    least, greatest = (timestamps_us[0],) * 2 if count == 1 else (min(timestamps_us), max(timestamps_us))
+    least, greatest = min(timestamps_us), max(timestamps_us)
     if not EVENT_TIMESTAMP_US_MIN <= least <= greatest <= EVENT_TIMESTAMP_US_MAX:
         return b""
     body = batch_few.write_bare(payloads, timestamps_us)
@@ -408,7 +408,7 @@ def _assemble_few(few: Few, base_offset: int, producer: bytes | None, sequence: 
 
 def _few_untrusted(head: BatchHeader, body: bytes | memoryview) -> Few | None:
     """Read a few events; None if the body is a view and not a copy, because then it is too large for this."""
-    if head.event_count > FEW_MAX or head.codec is not Codec.NONE or not isinstance(body, bytes):
+    if head.codec is not Codec.NONE or not isinstance(body, bytes):
         return None
     return batch_few.read_untrusted(body, head.event_count)
 

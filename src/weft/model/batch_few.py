@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
 from weft.limits import (
@@ -32,7 +32,6 @@ BUFFERS_AT: Final = NODES_AT - len(USUAL_FORM[3]) - BUFFERS.size
 OFFSET_BYTES: Final = 4
 PADDINGS: Final = tuple(bytes(size) for size in range(8))
 HEADS_KEPT: Final = 64  # for each number of events, 450 bytes each: events of one topic often have the same few sizes
-OFFSETS_OF_ONE: Final = 2  # where the payload of a single event begins and ends
 BYTES: Final = {bytes}
 INTEGERS: Final = {int}
 
@@ -142,21 +141,23 @@ def read_untrusted(message: bytes, count: int) -> Few | None:
 class _Bare:
     """Messages of a given number of events without keys and headers. They differ only in times and payloads."""
 
-    __slots__ = ("_data_at", "_head", "_offsets", "_offsets_at", "_parts", "_times")
+    __slots__ = ("_data_at", "_head", "_layout", "_middle", "_offsets", "_outer", "_times")
 
     def __init__(self, count: int) -> None:
         empty = _write(Few([b""] * count, [0] * count, None, None))
         self._times = struct.Struct(f"<{count}q")
         self._offsets = struct.Struct(f"<{count + 1}i{_padding(OFFSET_BYTES * (count + 1))}x")
         self._data_at = len(empty)
-        self._offsets_at = len(empty) - self._offsets.size
+        offsets_at = len(empty) - self._offsets.size
+        self._middle = empty[BODY_AT + self._times.size : offsets_at]  # between times and offsets
+        sizes = BODY_AT, self._times.size, len(self._middle), self._offsets.size
+        self._layout = struct.Struct("".join(f"{size}s" for size in sizes))  # all before the payloads
         body_bytes_at = len(PREFIX) + len(USUAL_FORM[0])
         data_bytes_at = BUFFERS_AT + BUFFERS.size - I64.size
-        self._parts = (
+        self._outer = (  # around the two sizes in the head
             empty[:body_bytes_at],
             empty[body_bytes_at + I64.size : data_bytes_at],
             empty[data_bytes_at + I64.size : BODY_AT],
-            empty[BODY_AT + self._times.size : self._offsets_at],
         )
         self._head = lru_cache(HEADS_KEPT)(self._make_head)
 
@@ -164,31 +165,32 @@ class _Bare:
         data = b"".join(payloads)
         size = len(data)
         times, offsets = self._times.pack(*times_us), self._offsets.pack(*_starts(payloads))
-        return b"".join((self._head(size), times, self._parts[3], offsets, data, b"\0" * (-size & 7)))
+        return b"".join((self._head(size), times, self._middle, offsets, data, PADDINGS[-size & 7]))
 
     def _make_head(self, size: int) -> bytes:
         """Everything before the times. It depends only on the number of events and the size of the payloads."""
-        first, second, third, _ = self._parts
+        first, second, third = self._outer
         body_bytes = self._data_at - BODY_AT + size + (-size & 7)
         return b"".join((first, I64.pack(body_bytes), second, I64.pack(size), third))
 
     def read_untrusted(self, message: bytes) -> Few | None:
         """None if ``write`` would write these events in any other way."""
-        at = BODY_AT + self._times.size
-        if not message.startswith(self._parts[3], at) or len(message) < self._data_at:
+        if len(message) < self._data_at:
+            return None
+        head, times, middle, offsets = self._layout.unpack_from(message)
+        if middle != self._middle:
             return None  # mostly it has keys or headers
-        starts = self._offsets.unpack_from(message, self._offsets_at)
+        starts = self._offsets.unpack(offsets)
         size = starts[-1]
         end = self._data_at + size
-        if starts[0] or size < 0 or len(message) != end + (-size & 7) or not message.startswith(self._head(size)):
+        padding = PADDINGS[-size & 7]
+        if starts[0] or size < 0 or len(message) != end + len(padding) or not message.endswith(padding):
             return None
-        if len(starts) > OFFSETS_OF_ONE and any(start > stop for start, stop in pairwise(starts)):
+        if head != self._head(size) or list(starts) != sorted(starts):
             return None
-        if message[self._offsets_at : self._data_at] != self._offsets.pack(*starts):
-            return None  # its padding is not zero
-        if not message.endswith(PADDINGS[-size & 7]):
-            return None
-        return Few(_pieces(message[self._data_at : end], starts), self._times.unpack_from(message, BODY_AT), None, None)
+        if offsets != self._offsets.pack(*starts):
+            return None  # their padding is not zero
+        return Few(_pieces(message[self._data_at : end], starts), self._times.unpack(times), None, None)
 
 
 _bare = lru_cache(FEW_MAX)(_Bare)
@@ -289,13 +291,7 @@ def _padding(size: int) -> int:
 
 def _starts(pieces: Sequence[bytes]) -> list[int]:
     """Where each piece begins, and where the last one ends."""
-    if len(pieces) == 1:
-        return [0, len(pieces[0])]
-    starts, at = [0], 0
-    for piece in pieces:
-        at += len(piece)
-        starts.append(at)
-    return starts
+    return list(accumulate(map(len, pieces), initial=0))
 
 
 def _offsets(pieces: Sequence[bytes]) -> bytes:
@@ -327,7 +323,7 @@ def _numbers(buffer: bytes, count: int) -> tuple[int, ...]:
 
 
 def _pieces(data: bytes, starts: Sequence[int]) -> list[bytes]:
-    return [data[start:end] for start, end in pairwise(starts)]
+    return list(map(data.__getitem__, map(slice, starts, starts[1:])))
 
 
 def _pieces_untrusted(data: bytes, starts: Sequence[int]) -> list[bytes]:

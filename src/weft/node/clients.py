@@ -200,23 +200,25 @@ class Clients:
 
     def _take_publishes(self) -> None:
         """Take the batches of this turn, or some of them if there are very many."""
-        count = size = 0
-        for publish in self._publishes:
-            if count >= PUBLISHED_AT_ONCE or size >= PUBLISHED_BYTES:
-                self._loop.call_soon(self._take_publishes)
-                break
-            count += 1
-            size += publish.batch.size
-        publishes, self._publishes = self._publishes[:count], self._publishes[count:]
+        publishes, self._publishes = self._publishes, []
+        if len(publishes) > 1:
+            size = 0
+            for count, publish in enumerate(publishes):
+                if count >= PUBLISHED_AT_ONCE or size >= PUBLISHED_BYTES:
+                    publishes, self._publishes = publishes[:count], publishes[count:]
+                    self._loop.call_soon(self._take_publishes)
+                    break
+                size += publish.batch.size
         self._feed(PublishAll(publishes))
 
     def _receipts(self, receipts: tuple[Receipted, ...]) -> None:
         """Hand out all receipts of one sync, those of each client together."""
         by_publisher: dict[PublishClient, list[tuple[int, Receipted]]] = {}
         for receipted in receipts:
+            place = receipted.place
             publisher, request, size = self._requests.pop(receipted.request)
-            if not (receipted.place.repeated or receipted.place.stream.topic.startswith(LATER_PREFIX)):
-                self._metrics.published(receipted.place.count, size)
+            if not (place.repeated or place.stream.topic.startswith(LATER_PREFIX)):
+                self._metrics.published(place.count, size)
             if publisher in self._publishers:
                 by_publisher.setdefault(publisher, []).append((request, receipted))
         for publisher, theirs in by_publisher.items():

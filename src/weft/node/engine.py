@@ -18,7 +18,6 @@ from weft import membership
 from weft.core import Broker
 from weft.core import call_messages as calls
 from weft.core import messages as core
-from weft.core.timers import soonest
 from weft.errors import StorageError
 from weft.membership import Members
 from weft.model import NodeId
@@ -154,7 +153,9 @@ class Engine:
     def _set_alarm(self) -> None:
         """One timer for both machines. A timer that is too early does no harm, so it is only ever moved forward."""
         self._has_stepped = False
-        due_s = soonest(self.broker.get_timer(), self._members_due_s)
+        due_s, members_due_s = self.broker.get_timer(), self._members_due_s
+        if due_s is None or (members_due_s is not None and members_due_s < due_s):
+            due_s = members_due_s
         if due_s is None or (self._alarm is not None and self._alarm_at_s <= due_s):
             return
         if self._alarm is not None:

@@ -45,9 +45,10 @@ class Timeline:
 
     def add(self, end: int, time_us: int) -> None:
         """All events before ``end`` are there now. Repetitions, after a failure, change nothing."""
-        if self._ends and end <= self._ends[-1]:
+        ends = self._ends
+        if ends and end <= ends[-1]:
             return
-        if len(self._ends) == self._points_max:
+        if len(ends) == self._points_max:
             self._thin_out()
         self._ends.append(end)
         self._times_us.append(time_us)

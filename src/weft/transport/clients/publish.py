@@ -76,13 +76,14 @@ class PublishStream:
 
     def receipts(self, receipts: Sequence[tuple[int, Receipted]]) -> None:
         self._call.write_now(receipts_bytes(receipts))
-        self._settle([request for request, _ in receipts])
+        owed = self._owed
+        self._settle(sum([owed.pop(request) for request, _ in receipts]))
 
     def refused(self, request: int, error: WeftError) -> None:
         self._node.count_refusal(error)
         refusal = pb.PublishRefused(request=request, error=error_message(error))
         self._call.write_nowait(pb.PublishReply(refused=refusal).SerializeToString())
-        self._settle([request])
+        self._settle(self._owed.pop(request))
 
     def drain(self) -> None:
         self._end(ShuttingDown("this node is shutting down", node=self._node.node_id))
@@ -91,8 +92,9 @@ class PublishStream:
         """The caller may publish no more: the receipts owed go out, then the stream ends with this error."""
         self._end(error)
 
-    def _settle(self, requests: Sequence[int]) -> None:
-        self._holding.give_back(sum(map(self._owed.pop, requests)))
+    def _settle(self, size: int) -> None:
+        """Batches of this size have been answered."""
+        self._holding.give_back(size)
         if self._over and not self._owed:
             self._settled.set()
 
@@ -159,25 +161,30 @@ class PublishStream:
 
     def _take(self, request: pb.PublishRequest) -> None:
         match request.WhichOneof("msg"):
-            case "batch":
-                messages: Sequence[pb.PublishBatch] = (request.batch,)
-            case "events":
-                self._take_events(request.events)
-                return
             case "batches":
-                messages = request.batches.batches
+                messages: Sequence[pb.PublishBatch] = request.batches.batches
                 if len(messages) > PUBLISH_BATCHES_MAX:
                     raise BadMeshMessage(
                         "too many batches in one message", count=len(messages), limit=PUBLISH_BATCHES_MAX
                     )
+            case "batch":
+                messages = (request.batch,)
+            case "events":
+                self._take_events(request.events)
+                return
             case _:
                 raise BadMeshMessage("after open, a publish stream carries batches")
-        taken = [(message, message.batch) for message in messages]  # protobuf makes a copy of the batch at every access
-        self._owe({message.request: len(data) for message, data in taken}, len(taken))
+        taken: list[tuple[pb.PublishBatch, bytes]] = []
+        sizes: dict[int, int] = {}
+        for message in messages:
+            data = message.batch  # protobuf makes a copy at every access
+            taken.append((message, data))
+            sizes[message.request] = len(data)
+        self._owe(sizes, len(taken))
         self._forget_if_changed()
         cost = 0
         for message, data in taken:
-            cost += message_bytes_untrusted(data) + BATCH_COST_BYTES
+            cost += _cost_of(data)
             if self._unchecked or cost > CHECKED_AT_ONCE_BYTES_MAX:
                 self._unchecked.append((message, data))
             else:

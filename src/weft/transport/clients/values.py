@@ -172,12 +172,11 @@ def receipts_bytes(receipts: Sequence[tuple[int, Receipted]]) -> bytes:
     parts: list[bytes] = []
     for request, (_, place, copies) in receipts:
         first = place.first_offset
-        receipt = b"%b\x12%b%b%b%b" % (  # the tag of Receipt.stream
+        receipt = b"%b\x12%b%b%b" % (  # the tag of Receipt.stream
             RECEIPT_REQUEST + varint(request) if request else b"",
             _stream_ref(place.stream, place.epoch),
             RECEIPT_FIRST_OFFSET + varint(first) if first else b"",
-            _receipt_rest(place.count, copies),
-            RECEIPT_REPEATED if place.repeated else b"",
+            _receipt_rest(place.count, copies, place.repeated),
         )
         parts += (RECEIPTS_FIELD, varint(len(receipt)), receipt)
     body = b"".join(parts)
@@ -185,9 +184,10 @@ def receipts_bytes(receipts: Sequence[tuple[int, Receipted]]) -> bytes:
 
 
 @lru_cache
-def _receipt_rest(count: int, copies: int) -> bytes:
+def _receipt_rest(count: int, copies: int, repeated: bool) -> bytes:
     """Encode the end of a receipt. The same few numbers occur over and over."""
-    return RECEIPT_COUNT + varint(count) + RECEIPT_COPIES + varint(copies)
+    end = RECEIPT_REPEATED if repeated else b""
+    return RECEIPT_COUNT + varint(count) + RECEIPT_COPIES + varint(copies) + end
 
 
 def shown_parts(data: bytes) -> tuple[bytes, memoryview]:

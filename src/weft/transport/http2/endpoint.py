@@ -86,6 +86,7 @@ class Endpoint(asyncio.Protocol):
     def __init__(self, owner: EndpointOwner, is_client: bool, settings: EndpointSettings) -> None:
         self._loop = asyncio.get_running_loop()
         self.http2 = Connection(self, is_client, settings.http2, self._loop.time())
+        self._out = self.http2.out
         self.is_ending = False  # nothing more is read or written, but the socket may still be open
         self._is_lost = False
         self.failure = ""
@@ -152,7 +153,7 @@ class Endpoint(asyncio.Protocol):
         finally:
             self._receiving = False
             self._flushing = flushing
-            if not flushing and (self.http2.out.pieces or self.http2.out.turns or self._ends_when_idle):
+            if not flushing and (self._out.pieces or self._out.turns or self._ends_when_idle):
                 self.flush()
 
     def _receive_in_time(self, data: bytes) -> None:
@@ -258,15 +259,19 @@ class Endpoint(asyncio.Protocol):
         self._flushing = False
         if self.is_ending:
             return
-        out = self.http2.out
-        if out.pieces or out.turns:
+        out = self._out
+        if out.turns or out.out_bytes > JOIN_BYTES_MAX or self._is_full:
             self._write_in_time()
+        elif out.pieces:  # nearly always: a little, and nobody waits
+            pieces = out.take_written()
+            if not self._transport.is_closing():
+                self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if self._ends_when_idle and not self.http2.streams:
             self.close()
 
     def _write_in_time(self) -> None:
         """As far as the time goes: a hundred connections that all take a megabyte at once keep others waiting."""
-        out = self.http2.out
+        out = self._out
         while out.pieces or out.turns:
             if (out.turns or out.out_bytes > JOIN_BYTES_MAX) and WRITING.is_over(self._loop):
                 self.flush_soon()
@@ -276,14 +281,14 @@ class Endpoint(asyncio.Protocol):
 
     def _write_out(self) -> None:
         """The last time: all of it."""
-        out = self.http2.out
+        out = self._out
         while (out.pieces or out.turns) and self._write_some():
             pass
 
     def _write_some(self) -> bool:
         """Whether there may be more."""
         transport = self._transport
-        pieces = self.http2.out.take()
+        pieces = self._out.take()
         if not pieces or transport.is_closing():
             return False
         if self._is_full:

@@ -84,10 +84,10 @@ class Incoming:
             at = self._receive_content(data, at, end)
         while not self._data_left:
             at = self._receive_messages(data, at, end)
-            if self._connection.is_over:
-                return  # because of something that an owner did
             if at == end:
                 return  # as nearly always: everything that came was whole
+            if self._connection.is_over:
+                return  # because of something that an owner did
             after = self._receive_frame(data, at, end)
             if after is None:
                 self._rest += data[at:]
@@ -110,25 +110,29 @@ class Incoming:
         connection = self._connection
         find = connection.streams.get
         size_max = self._quick_bytes_max
-        end = min(end, at + connection.window.room_bytes)  # so nothing passes here that exceeds the window
+        room_bytes = connection.window.room_bytes
+        if end - at > room_bytes:
+            end = at + room_bytes  # so nothing passes here that exceeds the window
         received = 0
         while at + QUICK_BYTES <= end:
             word, flags, number, compressed, size = _unpack(data, at)
-            if word != (size + PREFIX_BYTES) << 8 or flags or compressed or size > size_max:
+            content = size + PREFIX_BYTES
+            if word != content << 8 or flags or compressed or size > size_max:
                 break
             stream = find(number)
-            after = at + QUICK_BYTES + size
-            if stream is None or not stream.is_between or after > end:
+            begin = at + QUICK_BYTES
+            at_next = begin + size
+            if stream is None or not stream.is_between or at_next > end:
                 break
-            received += size + PREFIX_BYTES
-            stream.unacked_bytes = unacked = stream.unacked_bytes + size + PREFIX_BYTES
+            at = at_next
+            received += content
+            stream.unacked_bytes = unacked = stream.unacked_bytes + content
             if unacked < stream.due_bytes:
-                stream.deliver(data[at + QUICK_BYTES : after])
+                stream.deliver(data[begin:at])
             else:
                 stream.check_window()
-                stream.deliver(data[at + QUICK_BYTES : after])
+                stream.deliver(data[begin:at])
                 stream.give_window()
-            at = after
         if received:
             connection.count_data(received)
         return at

@@ -23,18 +23,15 @@ class Sender(Protocol):
 
 
 class Outgoing:
-    """``has_room`` is false while the transport is full, or enough is on its way to it. ``pieces`` are written, and
-    ``turns`` has who waits to write: while both are empty there is nothing to ``take``."""
+    """``pieces`` are written, ``out_bytes`` in all; there is room for more while that is less than ``room_bytes``.
+    ``turns`` has who waits to write. While both are empty there is nothing to ``take``."""
 
     __slots__ = (
-        "_budget",
-        "_parts",
-        "_transport_is_full",
-        "ended_messages",
+        "budget",
         "frame_bytes_max",
-        "has_room",
         "out_bytes",
         "pieces",
+        "room_bytes",
         "turns",
         "waiting_bytes",
         "window",
@@ -43,27 +40,17 @@ class Outgoing:
     def __init__(self, budget: Budget) -> None:
         self.window = WINDOW_BEFORE_SETTINGS  # of the connection, as the peer gave it
         self.frame_bytes_max = FRAME_BYTES_LEAST
-        self.has_room = True
         self.out_bytes = 0
+        self.room_bytes = OUT_BYTES_MAX  # 0 while the transport is full
         self.waiting_bytes = 0  # with all streams
-        self._parts = 0  # among it: pieces that are no message
-        self.ended_messages = 0.0  # among those: messages that were sent in parts, and are whole now
-        self._budget = budget
+        self.budget = budget  # streams count in it the messages that they have written
         self.pieces: list[bytes | memoryview] = []
-        self._transport_is_full = False
         self.turns: dict[int, Sender] = {}  # in the order of their turns
 
     def write(self, data: bytes | memoryview) -> None:
         """A frame, or a part of one; the caller writes the rest before anybody else writes."""
-        self._parts += 1
-        self.write_message(data)
-
-    def write_message(self, data: bytes | memoryview) -> None:
-        """The same, which is all of a message, or the last part of it."""
         self.pieces.append(data)
         self.out_bytes += len(data)
-        if self.out_bytes >= OUT_BYTES_MAX:
-            self.has_room = False
 
     def queue(self, sender: Sender) -> None:
         """It has something to send. A stream without a window of its own comes back when it has one."""
@@ -74,8 +61,7 @@ class Outgoing:
         self.turns.pop(sender.id, None)
 
     def transport_full(self, full: bool) -> None:
-        self._transport_is_full = full
-        self.has_room = not full and self.out_bytes < OUT_BYTES_MAX
+        self.room_bytes = 0 if full else OUT_BYTES_MAX
 
     def end(self) -> None:
         """Send what was written, and no more DATA."""
@@ -83,16 +69,16 @@ class Outgoing:
 
     def take(self) -> list[bytes | memoryview]:
         """The next pieces for the transport; call again until there are none."""
-        if self.turns and not self._transport_is_full:
+        if self.turns and self.room_bytes:
             self._take_turns()
-        out, self.pieces = self.pieces, []
-        self._budget.data_bytes += self.out_bytes
-        self._budget.messages += len(out) - self._parts + self.ended_messages
+        return self.take_written()
+
+    def take_written(self) -> list[bytes | memoryview]:
+        """The pieces that are written, without those of streams that wait."""
+        pieces, self.pieces = self.pieces, []
+        self.budget.data_bytes += self.out_bytes
         self.out_bytes = 0
-        self._parts = 0
-        self.ended_messages = 0.0
-        self.has_room = not self._transport_is_full
-        return out
+        return pieces
 
     def _take_turns(self) -> None:
         waiting = self.turns

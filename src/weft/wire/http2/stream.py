@@ -27,7 +27,6 @@ from weft.wire.http2.frames import (
     frame,
 )
 from weft.wire.http2.headers import Headers
-from weft.wire.http2.outgoing import OUT_BYTES_MAX
 
 if TYPE_CHECKING:
     from weft.wire.http2.connection import Connection
@@ -146,20 +145,19 @@ class Stream:
             size <= self.send_window
             and size <= out.window
             and size <= out.frame_bytes_max
-            and out.has_room
+            and out.out_bytes < out.room_bytes
             and not self._pending
         ):
             self.send_window -= size
             out.window -= size
             head = _pack(size << 8, 0, self.id, 0, size - PREFIX_BYTES)
             if size <= COPY_BYTES_MAX:
-                out.pieces.append(head + message)  # as ``write_message`` does; it is called for every small message
+                out.pieces.append(head + message)  # as ``write`` does; it is called for every small message
                 out.out_bytes += FRAME_BYTES + size
-                if out.out_bytes >= OUT_BYTES_MAX:
-                    out.has_room = False
             else:
                 out.write(head)
-                out.write_message(message)
+                out.write(message)
+            out.budget.messages += 1
             return
         self._send_later(b"", message)
 
@@ -233,7 +231,7 @@ class Stream:
             if len(piece) <= size:
                 write(pending.popleft())
                 size -= len(piece)
-                self._out.ended_messages += 0.5  # with its prefix it is two pieces
+                self._out.budget.messages += 0.5  # with its prefix it is two pieces
             else:
                 view = memoryview(piece)
                 write(view[:size])
