@@ -97,7 +97,9 @@ def enrol_and_renew(weft: Weft, data: Path, to: Path, port: int) -> None:
         assert "was used before" in again.err
         assert token.strip() not in again.err
 
-        assert weft("ca", "revoke", "node-b", "--data", data).status == 0
+        revoked = weft("ca", "revoke", "node-b", "--data", data)
+        assert (revoked.status, revoked.out) == (0, "")
+        assert revoked.err == "node node-b gets no more certificates; one that it has ends within a day\n"
         assert "was revoked" in weft("ca", "renew", "--to", to).err
         assert "was revoked" in weft("ca", "issue", "node-b", "--data", data, "--to", to.with_name("more")).err
         assert weft("ca", "allow", "node-b", "--data", data).status == 0

@@ -74,8 +74,35 @@ def test_a_node_that_is_not_there_is_told(weft: Weft, monkeypatch: pytest.Monkey
         address = f"127.0.0.1:{port}"
         outcome = weft("status", "--node", address, "--insecure")
     assert outcome.status == 1
-    assert f"no node answers at {address} (--node)" in outcome.err
-    assert outcome.err.count("\n") == 1
+    assert (
+        outcome.err == f"weft: no node answers at {address} (--node): cannot connect: Connection refused; is it up?\n"
+    )
+
+
+def test_of_several_nodes_each_has_its_reason(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.cli.connection.CONNECT_TIMEOUT_S", 0.2)
+    with held_port() as one, held_port() as other:
+        flags = ["--node", f"127.0.0.1:{one}", "--node", f"127.0.0.1:{other}", "--insecure"]
+        outcome = weft("status", *flags)
+    for port in (one, other):
+        assert f"127.0.0.1:{port}: cannot connect: Connection refused" in outcome.err
+
+
+def test_a_node_that_answers_and_cannot_be_talked_to_is_up(
+    weft: Weft, node: RunningNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.cli.connection.CONNECT_TIMEOUT_S", 0.2)
+    outcome = weft("status", "--node", node.admin, "--insecure")
+    assert "the peer speaks HTTP/1, not HTTP/2" in outcome.err
+    assert "is it up?" not in outcome.err
+
+
+def test_a_long_wait_for_a_node_is_told(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.cli.connection.CONNECT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("weft.cli.connection.PATIENCE_S", 0.0)
+    with held_port() as port:
+        outcome = weft("status", "--node", f"127.0.0.1:{port}", "--insecure")
+    assert outcome.err.startswith(f"no answer yet from 127.0.0.1:{port} (--node); trying for 0.2 s\n")
 
 
 def test_a_context_spares_the_flags(weft: Weft, node: RunningNode) -> None:

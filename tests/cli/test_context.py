@@ -60,7 +60,7 @@ def test_a_token_is_read_from_standard_input(weft: Weft) -> None:
     assert weft("context", "add", "prod", "--node", "a:7400", "--token", "-", stdin=b"s3cret\n").status == 0
     assert read_contexts(weft.config / "contexts.toml").contexts["prod"].token == "s3cret"
     refused = weft("context", "add", "none", "--node", "a:7400", "--token", "-")
-    assert refused.status == 2 and "standard input has no API key" in refused.err
+    assert refused.status == 2 and "--token is -, and there is nothing on standard input" in refused.err
 
 
 def test_only_the_owner_may_read_the_file(weft: Weft) -> None:
@@ -158,3 +158,9 @@ CONTEXTS = st.builds(
 def test_whatever_is_written_is_read_again(contexts: Contexts) -> None:
     text = "".join(f"{line}\n" for line in _lines(contexts))
     assert msgspec.convert(tomllib.loads(text), Contexts) == contexts
+
+
+def test_without_any_context_one_is_to_be_added(weft: Weft) -> None:
+    assert weft("context", "show").err == (
+        "weft: there is no current context: weft context add NAME --node HOST:PORT\n"
+    )

@@ -11,6 +11,16 @@ from weft.security.api_keys import KEY
 
 
 @pytest.mark.req("SEC-02")
+@pytest.mark.parametrize("command", ["show", "revoke"])
+def test_a_whole_key_is_not_taken_for_its_id_and_not_repeated(weft: Weft, tmp_path: Path, command: str) -> None:
+    key = weft("keys", "create", "--data", tmp_path, "--name", "billing", "--admin").out.strip()
+    outcome = weft("keys", command, key, "--data", tmp_path)
+    assert outcome.status == 2
+    _, key_id, secret = key.split("_")
+    assert f"give only its id, {key_id}" in outcome.err and secret not in outcome.err
+
+
+@pytest.mark.req("SEC-02")
 def test_create_list_revoke(weft: Weft, tmp_path: Path) -> None:
     created = weft(
         "keys", "create", "--data", tmp_path, "--name", "billing", "--publish", "orders.>", "--publish", "a.b",

@@ -60,6 +60,7 @@ def test_every_command_has_its_options(weft: Weft, command: str) -> None:
     assert outcome.status == 0
     told = set(re.findall(r"--[a-z-]+", outcome.out))
     assert [name for name in NAMES[command] if name not in told] == []
+    assert "[[" not in outcome.out, "brackets around an argument that may be left out come from typer"
 
 
 def test_the_page_names_every_command_and_option() -> None:

@@ -160,10 +160,10 @@ def test_leave_wants_one_node(weft: Weft, node: RunningNode) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (("topics", "a.*"), "no topic matches a.*"),
+        (("topics", "a.*"), "no topic that you may read matches a.*"),
         (("peers",), "this node knows no other node"),
-        (("groups",), "there are no groups"),
-        (("lag",), "no group has read anything yet"),
+        (("groups",), "there are no groups that you may use"),
+        (("lag",), "no group that you may use has read anything yet"),
         (
             ("explain", "a.b"),
             "no subscriber would get a.b: no node is interested\n"

@@ -157,7 +157,7 @@ def test_a_damaged_capture_says_so(weft: Weft, tmp_path: Path) -> None:
     [
         (("decode", "zork"), "'zork' is neither a file nor hex digits"),
         (("decode", "-"), "standard input is empty"),
-        (("encode", "--json", "/nowhere/at/all"), "cannot read /nowhere/at/all"),
+        (("encode", "--json", "/nowhere/at/all"), "cannot read /nowhere/at/all: No such file or directory"),
         (("encode", "--json", "-"), "holds no JSON"),
     ],
 )

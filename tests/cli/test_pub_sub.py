@@ -11,6 +11,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,7 @@ from weft.cli.publishing import read_lines
 from weft.client import Received
 from weft.errors import UsageError
 from weft.limits import EVENT_PAYLOAD_BYTES_MAX
-from weft.model import Epoch, NodeId, Stream, parse_topic
+from weft.model import Epoch, NodeId, Receipt, Stream, parse_topic
 
 EVENT_FIELDS = ["topic", "origin", "epoch", "partition", "offset", "timestamp", "key", "headers", "payload"]
 
@@ -104,6 +106,8 @@ def test_a_file_that_is_too_large_for_an_event_is_refused(weft: Weft, node: Runn
         file.truncate(EVENT_PAYLOAD_BYTES_MAX + 1)
     outcome = weft("pub", "one.large", "--file", tmp_path / "large", *node.flags)
     assert (outcome.status, "too large for an event" in outcome.err) == (1, True)
+    piped = weft("pub", "one.large", "--file", "-", *node.flags, stdin=bytes(EVENT_PAYLOAD_BYTES_MAX + 1))
+    assert piped.err.startswith("weft: standard input is too large for an event")
 
 
 # --- lines -------------------------------------------------------------------------------------------------------
@@ -359,3 +363,26 @@ def test_events_come_as_they_are_published_and_a_closed_pipe_is_no_drama(weft: W
         finally:
             rescue.cancel()
             process.kill()
+
+
+def test_a_refused_subscription_is_one_line(weft: Weft, node: RunningNode) -> None:
+    outcome = weft("sub", "refused.topic", "--group", "not a name", *node.flags)
+    assert outcome.status == 1
+    assert outcome.err.startswith('weft: "not a name" is not a name for a group') and outcome.err.count("\n") == 1
+
+
+def test_a_wait_for_copies_is_told(weft: Weft, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    @contextmanager
+    def noted(what: str) -> Iterator[None]:
+        said.append(what)
+        yield
+
+    stored = Receipt(Stream(parse_topic("a"), NodeId("node-a"), 0), Epoch(1), 0, 1, 2)
+    monkeypatch.setattr("weft.cli.publishing.working", noted)
+    monkeypatch.setattr("weft.cli.publishing.with_client", lambda where, work: stored)
+    assert weft("pub", "a", "x", "--copies", "1").status == 0
+    assert said == []
+    assert weft("pub", "a", "x", "--copies", "2").status == 0
+    assert said == ["waiting for 2 copies"]

@@ -92,6 +92,7 @@ def test_events_of_a_file(weft: Weft, tmp_path: Path) -> None:
         (("infer",), 2, "there is nothing to learn from"),
         (("set", "a.b", "-", "--kind", "ddl"), 1, "unknown type"),
         (("set", "a.b", "-", "--kind", "json"), 1, "no JSON"),
+        (("set", "a.b", "-", "--kind", "json"), 1, "file -"),
     ],
 )
 def test_mistakes(weft: Weft, arguments: tuple[str, ...], status: int, reason: str) -> None:

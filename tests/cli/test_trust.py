@@ -85,7 +85,7 @@ def test_secrets_by_standard_input(weft: Weft, tmp_path: Path) -> None:
         (("add", "--public-key", "5e5e5e", "--node-id", NODE, "--key-id", "00000001"), 1, "has the wrong size"),
         (("add", "--group", GROUP_KEY, "--believe-only"), 1, "no other group key to sign with"),
         (("add", "--node-id", NODE, "--hmac-key", HMAC_KEY, "--believe-only"), 2, "--believe-only is for group keys"),
-        (("add", "--group", ""), 1, "--group is not a key"),
+        (("add", "--group", ""), 2, "--group is empty"),
         (("add", "--encryption-key", "77" * 32), 2, "has an id of its own"),
         (("add", "--encryption-key", "77" * 32, "--key-id", "00000001"), 1, "is 32 hexadecimal digits"),
         (("add", "--encryption-key", "7777", "--key-id", "a1" * 16), 1, "an encryption key has 32 bytes"),

@@ -185,6 +185,22 @@ def test_a_node_that_cannot_be_is_not_started(weft: Weft, tmp_path: Path, flags:
     assert not (tmp_path / "data").exists()
 
 
+def test_a_file_is_no_place_for_data(weft: Weft, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("not a directory")
+    outcome = weft("up", "--data", tmp_path / "data", "--admin", "127.0.0.1:0")
+    assert (outcome.status, outcome.err) == (
+        1,
+        f"weft: {tmp_path / 'data'} is a file: --data (node.data) is the directory of a node\n",
+    )
+
+
+def test_a_token_that_does_not_come_through_the_pipe_is_missed(weft: Weft, tmp_path: Path) -> None:
+    """As after ``weft ca token ... | weft up --token -`` when the first command has failed."""
+    outcome = weft("up", "--data", tmp_path / "data", "--token", "-")
+    assert (outcome.status, outcome.err) == (2, "weft: --token is -, and there is nothing on standard input\n")
+    assert not (tmp_path / "data").exists()
+
+
 def test_flags_are_above_the_environment_and_that_above_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,7 +78,7 @@ def test_certificates_are_read_again_for_every_connection(tmp_path: Path) -> Non
         nodes = nodes_with(made(tmp_path))
         with pytest.raises(weft.client.Unavailable, match=r"no node answers \(127\.0\.0\.1:1: cannot connect"):
             await nodes.connect()
-        (tmp_path / "identity.pem").write_text("nonsense")
+        (tmp_path / "identity.pem").write_text("-----BEGIN CERTIFICATE-----\nnonsense")
         with pytest.raises(UsageError, match="the client certificate and its key cannot be used"):
             await nodes.connect()
         await nodes.close()
@@ -89,3 +89,15 @@ def test_certificates_are_read_again_for_every_connection(tmp_path: Path) -> Non
 def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot read .*absent"):
         weft.TlsFiles(tmp_path / "absent").read()
+
+
+@pytest.mark.req("SEC-01")
+def test_a_file_that_holds_no_certificate_is_named(tmp_path: Path) -> None:
+    root = tmp_path / "root.pem"
+    root.write_text("nonsense")
+
+    async def story() -> None:
+        with pytest.raises(UsageError, match=r"root\.pem is not a PEM file"):
+            await nodes_with(weft.TlsFiles(root)).connect()
+
+    asyncio.run(story())

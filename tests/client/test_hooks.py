@@ -55,6 +55,34 @@ def test_hooks_tell_of_connections_batches_and_retries() -> None:
 
 
 @pytest.mark.req("SDK-02")
+def test_a_subscription_that_is_refused_was_never_connected_and_so_is_not_lost() -> None:
+    async def story() -> Record:
+        node, hooks = FakeNode(), Record()
+        node.faults.refuse_open = [error(pb.ERROR_NOT_ALLOWED, "no")]
+        async with running(node) as addresses, connect(addresses, hooks) as client:
+            with pytest.raises(NotAllowed):
+                await client.subscribe("a").opened()
+        return hooks
+
+    assert play(story()).seen == []
+
+
+@pytest.mark.req("SDK-02")
+def test_a_subscription_that_cannot_be_opened_yet_tells_that_it_tries_again() -> None:
+    async def story() -> Record:
+        node, hooks = FakeNode(), Record()
+        node.faults.refuse_open = [error(pb.ERROR_BUSY, "full")]
+        async with running(node) as addresses, connect(addresses, hooks) as client:
+            await client.subscribe("a").opened()
+        return hooks
+
+    hooks = play(story())
+    assert hooks.of("disconnected") == []
+    assert [(purpose, "full" in reason) for purpose, _, reason in hooks.of("retry")] == [("subscribe", True)]
+    assert hooks.of("connected") == [("node-a", "subscribe")]
+
+
+@pytest.mark.req("SDK-02")
 def test_why_a_publish_waits_is_told_at_every_try_and_logged_as_a_warning_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -122,7 +122,7 @@ def enrol(
     json: Json = False,
 ) -> None:
     """Get a certificate for a token, from this CA or from a step-ca."""
-    secret = read_secret(token, TOKEN_BYTES_MAX + 1) if token_file is None else read_token_file(token_file)
+    secret = read_secret(token, TOKEN_BYTES_MAX + 1, "--token") if token_file is None else read_token_file(token_file)
     found = enrol_at(secret, time.time(), url=url, root_fingerprint=fingerprint)
     store = CertificateStore(to)
     store.save_ca_url(url or str(read_token_untrusted(secret).ca))
@@ -168,6 +168,7 @@ def revoke(data: Data, name: Name, client: Client = False) -> None:
     """Give a name no more certificates, renewed or new. The one it has ends within a day."""
     authority = _authority(data)
     revoke_name(authority.directory, _identity(authority, name, client))
+    _tell(f"{_kind(client)} {name} gets no more certificates; one that it has ends within a day")
 
 
 @app.command()
@@ -175,6 +176,7 @@ def allow(data: Data, name: Name, client: Client = False) -> None:
     """Give a revoked name back, once its last certificate has ended."""
     authority = _authority(data)
     allow_name(authority.directory, _identity(authority, name, client))
+    _tell(f"{_kind(client)} {name} may get certificates again")
 
 
 @app.command()
@@ -220,6 +222,14 @@ def _authority(data: Path) -> Authority:
 def _identity(authority: Authority, name: str, client: bool) -> Identity:
     mesh = authority.settings.mesh
     return client_identity(mesh, name) if client else node_identity(mesh, name)
+
+
+def _kind(client: bool) -> str:
+    return "client" if client else "node"
+
+
+def _tell(done: str) -> None:
+    err.print(escape(done), soft_wrap=True)
 
 
 def _names(authority: Authority, name: str, client: bool, hosts: list[str] | None) -> Names:

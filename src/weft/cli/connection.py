@@ -17,7 +17,7 @@ from weft.cli.console import err
 from weft.cli.options import INTERRUPTED, Where
 from weft.client import Client, Hooks, Options
 from weft.client.connecting import tls_files
-from weft.client.errors import Unavailable
+from weft.client.nodes import NoNodeAnswers
 from weft.contexts import CONTEXT_VARIABLE, Context, contexts_path, read_contexts
 from weft.errors import UsageError
 from weft.telemetry import traced_by_environment
@@ -25,6 +25,8 @@ from weft.telemetry import traced_by_environment
 DEFAULT_NODE: Final = "127.0.0.1:7400"
 CONNECT_TIMEOUT_S: Final = 5.0  # a person waits
 PATIENCE_S: Final = 2.0  # so long a person waits without a word
+PUBLISH: Final = "publish"
+STANDING: Final = (PUBLISH, "subscribe", "calls")  # what the client's hooks call the streams that stay open
 
 T = TypeVar("T")
 
@@ -88,26 +90,28 @@ def with_client(where: Where, work: Callable[[Client], Coroutine[Any, Any, T]]) 
 
 
 class Notes(Hooks):
-    """Tells on standard error when a node is lost, when there is one again, and why a publish waits, so that nobody
+    """Tells on standard error when a node is lost, when there is one again, and why something waits, so that nobody
     wonders."""
 
     def __init__(self) -> None:
         self._is_lost = False
-        self._reason = ""  # why the last publish was not taken
-        self._telling: asyncio.TimerHandle | None = None  # as long as publishes wait
+        self._reason = ""  # why the last try failed
+        self._telling: asyncio.TimerHandle | None = None  # as long as something waits
 
     def on_disconnected(self, address: str, node: str, purpose: str, reason: str) -> None:
-        if not self._is_lost:  # once, not for every try
-            err.print(escape(f"lost {node} at {address}: {reason}; trying again"), style="dim", soft_wrap=True)
+        if not self._is_lost:  # once, until there is a node again
+            err.print(escape(f"lost {node} at {address}: {reason}"), style="dim", soft_wrap=True)
         self._is_lost = True
 
     def on_connected(self, address: str, node: str, purpose: str) -> None:
         if self._is_lost:
-            err.print(escape(f"connected to {node} at {address}"), style="dim")
+            err.print(escape(f"connected to {node} at {address}"), style="dim", soft_wrap=True)
         self._is_lost = False
+        if purpose != PUBLISH:  # a node may be connected and still refuse events
+            self._wait_no_more()
 
     def on_retry(self, purpose: str, delay_s: float, reason: str) -> None:
-        if purpose != "publish":
+        if purpose not in STANDING:  # a single call ends soon, and no hook tells that
             return
         self._reason = reason
         if self._telling is None:
@@ -145,9 +149,26 @@ async def connected(target: Target) -> AsyncIterator[Client]:
         options=Options(connect_timeout_s=CONNECT_TIMEOUT_S),
         hooks=Notes(),
     )
+    patience = asyncio.get_running_loop().call_later(PATIENCE_S, _tell_of_waiting, target)
     try:
         client = await connecting
-    except Unavailable as error:
-        raise UsageError(f"no node answers at {target.nodes} ({target.source}): {error}; is it up?") from None
+    except NoNodeAnswers as error:
+        raise UsageError(_no_answer(target, error.troubles)) from None
+    finally:
+        patience.cancel()
     async with client:
         yield client
+
+
+def _tell_of_waiting(target: Target) -> None:
+    words = f"no answer yet from {target.nodes} ({target.source}); trying for {CONNECT_TIMEOUT_S:g} s"
+    err.print(escape(words), style="dim", soft_wrap=True)
+
+
+def _no_answer(target: Target, troubles: Mapping[str, str]) -> str:
+    """One line. Only a connection that is refused asks whether the node is up: other reasons speak for themselves."""
+    one = len(target.context.nodes) == 1
+    reasons = "; ".join(trouble if one else f"{address}: {trouble}" for address, trouble in troubles.items())
+    is_up = all(trouble.startswith("cannot connect") for trouble in troubles.values())
+    where = f"no node answers at {target.nodes} ({target.source})"
+    return (f"{where}: {reasons}" if reasons else where) + ("; is it up?" if is_up else "")

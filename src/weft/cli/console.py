@@ -18,7 +18,7 @@ from rich.text import Text
 
 from weft.visible import SUSPECT, visible
 
-PIPE_COLUMNS: Final = 200  # where nobody has a window, lines are for programs and should not be broken
+PIPE_COLUMNS: Final = 10_000  # where nobody has a window, lines are for programs and should not be broken
 
 
 class VisibleConsole(Console):

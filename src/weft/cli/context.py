@@ -46,9 +46,7 @@ def add(
     from weft.client.options import parse_nodes
 
     path = contexts_path(os.environ)
-    key = None if token is None else read_secret(token, API_KEY_CHARS_MAX).reveal()
-    if key == "":
-        misused("--token -: standard input has no API key")
+    key = None if token is None else read_secret(token, API_KEY_CHARS_MAX, "--token").reveal()
     context = Context(
         parse_nodes(node), insecure, key, _absolute(tls_root), _absolute(tls_certificate), _absolute(tls_key)
     )
@@ -81,14 +79,15 @@ def use(name: Name) -> None:
 
 @app.command()
 def show(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", show_default="the current one")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", show_default="the current one")] = None,
     json: Json = False,
 ) -> None:
     """Show a context. Its token is not printed."""
     contexts = read_contexts(contexts_path(os.environ))
     chosen = name or contexts.current
     if chosen is None:
-        raise UsageError("there is no current context: weft context use NAME")
+        known = "use NAME" if contexts.contexts else "add NAME --node HOST:PORT"
+        raise UsageError(f"there is no current context: weft context {known}")
     document = _document(chosen, contexts.get(chosen), contexts.current)
     if json:
         print_json(document)

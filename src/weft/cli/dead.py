@@ -14,7 +14,7 @@ app = typer.Typer(no_args_is_help=True)
 Group = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
 Events = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[EVENT]...", help="Identities, as 'weft dead ls' prints them.", show_default=False),
+    typer.Argument(metavar="EVENT", help="Identities, as 'weft dead ls' prints them.", show_default=False),
 ]
 All = Annotated[bool, typer.Option("--all", help="All of them.")]
 

@@ -32,7 +32,7 @@ def parse_uuid(text: str, option: str) -> UUID:
 
 def parse_secret(text: str, option: str) -> Secret[bytes]:
     """Hexadecimal digits, or ``-`` for standard input."""
-    return Secret(parse_hex(read_secret(text, KEY_CHARS_MAX).reveal(), option))
+    return Secret(parse_hex(read_secret(text, KEY_CHARS_MAX, option).reveal(), option))
 
 
 def parse_hex(text: str, what: str) -> bytes:
@@ -40,7 +40,7 @@ def parse_hex(text: str, what: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise UsageError(f"{what} is not in hexadecimal digits") from None
+        raise UsageError(f"{what} is not in hexadecimal digits, two for each byte") from None
 
 
 def run_until_interrupted(work: Callable[[], Awaitable[Any]]) -> Any:

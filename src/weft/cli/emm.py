@@ -41,7 +41,7 @@ def send(
     value: Annotated[
         str | None,
         typer.Argument(
-            metavar="[VALUE]",
+            metavar="VALUE",
             help="A number, a JSON object, or else text. Put negative numbers behind --.",
             show_default=False,
         ),

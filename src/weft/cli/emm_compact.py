@@ -97,7 +97,7 @@ def command(
     address: Address,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of the command.", show_default=False)],
     parameters: Annotated[
-        str, typer.Argument(metavar="[PARAMETERS]", help="The command's parameters.", show_default=False)
+        str, typer.Argument(metavar="PARAMETERS", help="The command's parameters.", show_default=False)
     ] = "",
     data: Data = None,
     node_id: Annotated[

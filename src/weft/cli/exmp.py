@@ -19,7 +19,7 @@ def call(
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="HOST:PORT, or HOST.", show_default=False)],
     op: Annotated[str, typer.Argument(metavar="OP", help="The operation, like publish.", show_default=False)],
     data: Annotated[
-        str | None, typer.Argument(metavar="[JSON]", help="Its data, a JSON object.", show_default=False)
+        str | None, typer.Argument(metavar="JSON", help="Its data, a JSON object.", show_default=False)
     ] = None,
     tls: Annotated[bool, typer.Option("--tls", help="TLS with the root certificates of this machine.")] = False,
     tls_root: Pem = None,

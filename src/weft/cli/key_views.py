@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import typer
 from rich.markup import escape
 
 from weft.cli.connection import with_client
 from weft.cli.console import err
-from weft.cli.options import Where
+from weft.cli.options import Where, misused
+from weft.cli.secret_input import hide_argument
 from weft.cli.tables import human_time, print_json, print_table
 from weft.cli.views import print_facts
 from weft.client import NewKey
@@ -25,6 +27,7 @@ from weft.security.key_store import resolve
 from weft.security.quota import parse_quota
 
 US_PER_S = 1_000_000
+WHOLE_KEY: Final = re.compile("weft_(k[0-9a-f]{16})_")
 
 
 class WantedKey(NamedTuple):
@@ -46,6 +49,14 @@ class WantedKey(NamedTuple):
 
 def keys_of(data: Path | None, where: Where) -> KeyDesk:
     return NodeDesk(where) if data is None else FileDesk(data)
+
+
+def _key_id(given: str) -> str:
+    """What was given, unless it is a whole key: a secret does not belong into a command line, a request or an error."""
+    if (whole := WHOLE_KEY.match(given)) is not None:
+        hide_argument(given)
+        misused(f"that is a whole key, with its secret: give only its id, {whole[1]}")
+    return given
 
 
 class KeyDesk(ABC):
@@ -85,7 +96,7 @@ class KeyDesk(ABC):
             err.print("no keys yet: weft keys create")
 
     def show(self, key: str, json: bool) -> None:
-        found = self.find(key)
+        found = self.find(_key_id(key))
         if not found:
             raise UsageError(f"there is no key {key[:90]!r} (weft keys list shows them)")
         if json:
@@ -95,7 +106,7 @@ class KeyDesk(ABC):
             print_facts(_facts(each))
 
     def revoke(self, key: str, json: bool) -> None:
-        gone = self.end(key)
+        gone = self.end(_key_id(key))
         if json:
             print_json(_document(gone))
         else:

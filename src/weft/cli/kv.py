@@ -12,7 +12,7 @@ app = typer.Typer(help="Buckets of keys and values.", no_args_is_help=True)
 
 Bucket = Annotated[str, typer.Argument(metavar="BUCKET", show_default=False)]
 Key = Annotated[str, typer.Argument(metavar="KEY", show_default=False)]
-Pattern = Annotated[str, typer.Argument(metavar="[PATTERN]", help="Keys: user.*.name, or '>' for all.")]
+Pattern = Annotated[str, typer.Argument(metavar="PATTERN", help="Keys: user.*.name, or '>' for all.")]
 IfRevision = Annotated[
     str | None,
     typer.Option(

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from weft.cli.connection import with_client
 from weft.cli.console import err, out
-from weft.cli.options import Where
+from weft.cli.options import Where, misused
 from weft.cli.tables import human_bytes, human_time, print_json, print_table
 from weft.client import Client, DeadLetter, GroupPolicy
 from weft.errors import UsageError
@@ -58,6 +58,8 @@ def show_letter(where: Where, group: str, event: str, json: bool) -> None:
 
 
 def replay_letters(where: Where, group: str, events: Sequence[str], everything: bool, json: bool) -> None:
+    _check_choice(events, everything)
+
     async def work(client: Client) -> list[DeadLetter]:
         letters = await _chosen(client, group, events, everything)
         await client.replay_dead(group, letters)
@@ -67,6 +69,8 @@ def replay_letters(where: Where, group: str, events: Sequence[str], everything: 
 
 
 def drop_letters(where: Where, group: str, events: Sequence[str], everything: bool, json: bool) -> None:
+    _check_choice(events, everything)
+
     async def work(client: Client) -> list[DeadLetter]:
         letters = await _chosen(client, group, events, everything)
         await client.drop_dead(group, letters)
@@ -86,7 +90,7 @@ def set_policy(
     given = {"max_deliveries": max_deliveries, "retry_s": retry_s, "retry": retry, "dead_letter": dead_letter}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if not changes:
-        raise UsageError("there is nothing to set: give --max-deliveries, --retry-s, --retry or --dead-letter")
+        misused("there is nothing to set: give --max-deliveries, --retry-s, --retry or --dead-letter")
 
     async def work(client: Client) -> GroupPolicy:
         found = next((each.policy for each in await client.groups(group) if each.policy), GroupPolicy())
@@ -104,9 +108,12 @@ def set_policy(
     )
 
 
-async def _chosen(client: Client, group: str, events: Sequence[str], everything: bool) -> list[DeadLetter]:
+def _check_choice(events: Sequence[str], everything: bool) -> None:
     if bool(events) == everything:
-        raise UsageError("name events, or give --all")
+        misused("name events, as weft dead ls prints them, or give --all")
+
+
+async def _chosen(client: Client, group: str, events: Sequence[str], everything: bool) -> list[DeadLetter]:
     letters = await client.dead_letters(group)
     if everything:
         return letters

@@ -54,7 +54,7 @@ app.add_typer(deferred("weft.cli.schedule", "Events that the mesh publishes agai
 app.add_typer(deferred("weft.cli.schema", "Schemas for the payloads of topics."), name="schema")
 app.add_typer(context.app, name="context")
 app.add_typer(deferred("weft.cli.ca", "The mesh's certificates: its own CA, or a step-ca."), name="ca")
-app.add_typer(deferred("weft.cli.keys", "Create, list and revoke API keys."), name="keys")
+app.add_typer(deferred("weft.cli.keys", "Create, list, show and revoke API keys."), name="keys")
 app.add_typer(deferred("weft.cli.kv", "Buckets of keys and values: read, write, watch."), name="kv")
 app.add_typer(deferred("weft.cli.trust", "Which keys of EMM devices are trusted."), name="trust")
 app.add_typer(deferred("weft.cli.pipeline", "Spark jobs between the mesh and lake tables."), name=PIPELINE)
@@ -73,7 +73,9 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def options(
     called: typer.Context,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Weft, an event mesh for Python and Spark teams."""
     if called.invoked_subcommand != PIPELINE:

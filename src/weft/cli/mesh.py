@@ -8,11 +8,11 @@ import typer
 
 from weft.cli.options import ContextName, Insecure, Json, Nodes, Where
 
-Group = Annotated[str, typer.Argument(metavar="[GROUP]", show_default="all groups")]
+Group = Annotated[str, typer.Argument(metavar="GROUP", show_default="all groups")]
 
 
 def topics(
-    pattern: Annotated[str, typer.Argument(metavar="[PATTERN]", help="Topics: plant.*.temp, or '>' for all.")] = ">",
+    pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="Topics: plant.*.temp, or '>' for all.")] = ">",
     json: Json = False,
     node: Nodes = None,
     insecure: Insecure = False,

@@ -135,8 +135,10 @@ def _read_documents(source: str) -> list[Any]:
 def _read_text(source: str) -> str:
     try:
         return Path(source).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {source}: {error}") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {source}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"cannot read {source}: it is not UTF-8") from None
 
 
 def _put_together(line: Any) -> bytes:

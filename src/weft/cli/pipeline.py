@@ -58,7 +58,7 @@ def list_pipelines(json: Json = False) -> None:
 
 @app.command()
 def status(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", show_default="all runs")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", show_default="all runs")] = None,
     json: Json = False,
     state_dir: StateDir = None,
 ) -> None:

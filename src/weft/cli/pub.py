@@ -12,7 +12,7 @@ from weft.cli.options import ContextName, Insecure, Json, Nodes, Where, misused
 
 def pub(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
-    payload: Annotated[str | None, typer.Argument(metavar="[PAYLOAD]", help="The event.", show_default=False)] = None,
+    payload: Annotated[str | None, typer.Argument(metavar="PAYLOAD", help="The event.", show_default=False)] = None,
     key: Annotated[str | None, typer.Option(help="Events of one key stay in order.", show_default=False)] = None,
     header: Annotated[
         list[str] | None, typer.Option("--header", metavar="K=V", help="May be given again.", show_default=False)

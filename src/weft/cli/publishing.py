@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -99,7 +99,8 @@ def read_payload(file: Path | None) -> bytes:
         for piece in _pieces(source):
             data += piece
             if len(data) > EVENT_PAYLOAD_BYTES_MAX:
-                raise UsageError(f"{file} is too large for an event", limit=EVENT_PAYLOAD_BYTES_MAX)
+                name = "standard input" if file is None or file == STDIN else file
+                raise UsageError(f"{name} is too large for an event", limit=EVENT_PAYLOAD_BYTES_MAX)
     return bytes(data)
 
 
@@ -107,7 +108,8 @@ def publish_one(where: Where, template: Template, payload: bytes, json: bool) ->
     async def work(client: Client) -> Receipt:
         return await client.publish(template.topic, payload, **template.options)
 
-    receipt = with_client(where, work)
+    with working(f"waiting for {template.copies} copies") if template.copies > 1 else nullcontext():
+        receipt = with_client(where, work)
     if json:
         print_json(receipt_document(receipt))
     else:

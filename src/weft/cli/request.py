@@ -12,7 +12,7 @@ from weft.cli.options import ContextName, Insecure, Json, Nodes, Where, misused
 
 def request(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
-    payload: Annotated[str | None, typer.Argument(metavar="[PAYLOAD]", show_default=False)] = None,
+    payload: Annotated[str | None, typer.Argument(metavar="PAYLOAD", show_default=False)] = None,
     file: Annotated[
         Path | None,
         typer.Option(metavar="F|-", help="Take the request from a file; - is standard input.", show_default=False),
@@ -52,7 +52,8 @@ def serve(
         str,
         typer.Option(
             metavar="CMD",
-            help="Run for each request: its input is the request, its output is the reply.",
+            help="Run for each request: its input is the request, its output is the reply. No shell reads it: "
+            "write sh -c '...' for pipes and variables.",
             show_default=False,
         ),
     ],

@@ -56,7 +56,7 @@ def set_schema(
     pattern: Pattern,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="JSON Schema, SQL DDL or Avro; - is standard input.", show_default=False),
+        typer.Argument(metavar="FILE", help="JSON Schema, SQL DDL or Avro; - is standard input.", show_default=False),
     ] = None,
     kind: Kind = None,
     mode: Annotated[
@@ -122,7 +122,7 @@ def show(
 def check(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="A schema; without it, the schemas of the topics.", show_default=False),
+        typer.Argument(metavar="FILE", help="A schema; without it, the schemas of the topics.", show_default=False),
     ] = None,
     topic: Annotated[
         str | None, typer.Option(metavar="PATTERN", help="Look at the last events of these topics.", show_default=False)
@@ -152,7 +152,7 @@ def check(
 @app.command()
 def infer(
     pattern: Annotated[
-        str | None, typer.Argument(metavar="[PATTERN]", help="Topics: 'plant.*.temp'.", show_default=False)
+        str | None, typer.Argument(metavar="PATTERN", help="Topics: 'plant.*.temp'.", show_default=False)
     ] = None,
     events: Events = None,
     last: Last = 1000,

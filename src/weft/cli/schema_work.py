@@ -181,6 +181,8 @@ def _read_schema(file: Path, kind: str | None) -> Schema:
         return parse_schema(known, data.decode())
     except UnicodeDecodeError:
         raise BadSchema("the schema is not UTF-8", file=file) from None
+    except BadSchema as error:
+        raise BadSchema(error.what, **error.facts, file=file) from None
 
 
 def _read_events(file: Path, *, is_text: bool) -> list[bytes]:

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from weft.cli.options import misused
 from weft.security.secret import Secret
 
 STDIN: Final = "-"
@@ -21,13 +22,20 @@ PROCESS: Final = Path("/proc/self")
 ARGUMENTS_BEGIN, ARGUMENTS_END = 48 - 3, 49 - 3
 
 
-def read_secret(given: str, chars_max: int) -> Secret[str]:
-    """The option itself; or the first line of standard input for ``-``, cut where no honest one is as long."""
+def read_secret(given: str, chars_max: int, option: str) -> Secret[str]:
+    """The option itself; or the first line of standard input for ``-``, cut where no honest one is as long.
+
+    The command ends if there is none: with ``-``, the command before the pipe has failed, as a rule.
+    """
     if given != STDIN:
         hide_argument(given)
-        return Secret(given)
-    with os.fdopen(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as stream:
-        return Secret(stream.readline(chars_max + 1).decode("utf-8", "replace").strip())
+        found = given
+    else:
+        with os.fdopen(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as stream:
+            found = stream.readline(chars_max + 1).decode("utf-8", "replace").strip()
+    if not found:
+        misused(f"{option} is -, and there is nothing on standard input" if given == STDIN else f"{option} is empty")
+    return Secret(found)
 
 
 def hide_argument(text: str) -> bool:

@@ -39,6 +39,8 @@ def serve(file: Path | None, flags: Mapping[str, object]) -> None:
     """Run a node to its end; raise WeftError if it does not start, or can no longer keep its promises."""
     config = load_config(file, os.environ, flags)
     configure_logs(config.log.level, config.log.format)
+    if config.node.data.exists() and not config.node.data.is_dir():
+        raise UsageError(f"{config.node.data} is a file: --data (node.data) is the directory of a node")
     check_is_no_backup(config.node.data)
     _close_data(config.node.data)
     with _without_pandas(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

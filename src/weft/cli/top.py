@@ -11,7 +11,7 @@ from weft.cli.options import ContextName, Insecure, Nodes, Where
 
 def top(
     pattern: Annotated[
-        str, typer.Argument(metavar="[PATTERN]", help="Show these topics: plant.*.temp, or '>' for all.")
+        str, typer.Argument(metavar="PATTERN", help="Show these topics: plant.*.temp, or '>' for all.")
     ] = ">",
     interval: Annotated[float, typer.Option(min=0.2, metavar="S", help="Seconds between two looks.")] = 2.0,
     json: Annotated[bool, typer.Option("--json", help="Ask twice, print one JSON document, and end.")] = False,

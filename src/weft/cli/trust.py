@@ -227,7 +227,7 @@ def _key_id(text: str) -> bytes:
 
 def _secret(text: str, option: str) -> Secret[bytes]:
     """The text itself is not repeated in errors."""
-    found = _hex(read_secret(text, KEY_CHARS_MAX).reveal())
+    found = _hex(read_secret(text, KEY_CHARS_MAX, option).reveal())
     if not found:
         raise UsageError(f"{option} is not a key in hexadecimal digits")
     return Secret(found)

@@ -83,7 +83,7 @@ def up(
         "listen.ca": ca_listen,
         "security.ca_url": ca,
         "security.ca_fingerprint": ca_fingerprint,
-        "security.token": None if token is None else read_secret(token, TOKEN_BYTES_MAX + 1),
+        "security.token": None if token is None else read_secret(token, TOKEN_BYTES_MAX + 1, "--token"),
         "security.token_file": token_file,
         "insecure": insecure or None,
         "log.level": log_level,

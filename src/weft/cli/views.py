@@ -40,7 +40,7 @@ def show_topics(where: Where, pattern: str, json: bool) -> None:
             rows = [(*row, *_history(each)) for row, each in zip(rows, found, strict=True)]
         print_table(headings, rows)
     else:
-        err.print(f"no topic matches {escape(pattern)}")
+        err.print(f"no topic that you may read matches {escape(pattern)}")
 
 
 def _topic_document(info: TopicInfo) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def show_groups(where: Where, group: str, json: bool) -> None:
         ]
         print_table(("group", "members", "streams", "events behind", "seconds behind"), rows, names=2)
     else:
-        err.print("there are no groups")
+        err.print("there are no groups that you may use")
 
 
 def drop_group(where: Where, group: str) -> None:
@@ -122,7 +122,7 @@ def show_lag(where: Where, group: str, json: bool) -> None:
         headings = ("group", "stream", "member", "epoch", "position", "end", "events behind", "seconds behind")
         print_table(headings, [_lag_row(name, stream) for name, stream in rows], names=3)
     else:
-        err.print("no group has read anything yet")
+        err.print("no group that you may use has read anything yet")
 
 
 def _groups(where: Where, group: str) -> list[GroupInfo]:

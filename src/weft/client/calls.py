@@ -216,6 +216,7 @@ class ClientCalls:
     async def _run_at(self, address: str) -> None:
         call: Duplex[pb.CallsRequest, pb.CallsReply]
         call = Duplex(self._nodes, address, CALLS, pb.CallsReply, self._nodes.open_standing)
+        link: CallLink | None = None
         try:
             reply = await call.begin(pb.CallsRequest(open=pb.CallsOpen()))
             if reply.WhichOneof("msg") != "opened":
@@ -228,7 +229,8 @@ class ClientCalls:
             self._has_opened(link)
             await call.deliver_to(self._take_untrusted)
         except WeftError as error:
-            notify(self._nodes.hooks.on_disconnected, address, address, "calls", str(error))
+            if link is not None:
+                notify(self._nodes.hooks.on_disconnected, address, link.node, "calls", str(error))
             raise
         finally:
             call.cancel()

@@ -20,7 +20,8 @@ class Hooks:
         """A stream is open, for the purpose ``publish`` or ``subscribe``."""
 
     def on_disconnected(self, address: str, node: str, purpose: str, reason: str) -> None:
-        """A stream has ended, and we did not end it."""
+        """A stream that was open has ended, and we did not end it. What cannot be opened is told by ``on_retry``, or
+        raised."""
 
     def on_retry(self, purpose: str, delay_s: float, reason: str) -> None:
         """Something failed and is tried again after the delay."""

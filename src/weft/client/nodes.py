@@ -6,7 +6,7 @@ import asyncio
 import os
 import ssl
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import IO, Any, Final, TypeVar
@@ -30,6 +30,14 @@ from weft.wire.rpc import Metadata, RpcError
 
 CLIENT_FRAME_BYTES_MAX: Final = 2 * BATCH_BYTES_MAX  # a delivery gathers batches, and the last one may have any size
 R = TypeVar("R", bound=Message)
+
+
+class NoNodeAnswers(Unavailable):
+    """``troubles``: what is wrong with each node that was tried, by address."""
+
+    def __init__(self, what: str, troubles: Mapping[str, str] | None = None, **facts: object) -> None:
+        super().__init__(what, **facts)
+        self.troubles: Final = troubles or {}
 
 
 class Nodes:
@@ -121,8 +129,9 @@ class Nodes:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
         reasons = "; ".join(f"{address}: {trouble}" for address, trouble in troubles.items())
-        raise Unavailable(
+        raise NoNodeAnswers(
             f"no node answers ({reasons})" if reasons else "no node answers",
+            troubles,
             nodes=", ".join(self.book.all()),
             waited_s=self.options.connect_timeout_s,
         )

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Final
 
 from weft.errors import UsageError
 from weft.limits import BATCH_BYTES_MAX, MIB
+
+PEM_BEGIN: Final = b"-----BEGIN "
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,12 @@ class TlsFiles:
 
 def _pem(path: Path) -> bytes:
     try:
-        return path.expanduser().read_bytes()
+        text = path.expanduser().read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    if PEM_BEGIN not in text:
+        raise UsageError(f"{path} is not a PEM file: it has no line that begins with {PEM_BEGIN.decode()}")
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,6 @@ def check_address(address: str) -> None:
     host, colon, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if not colon or not host.isprintable() or " " in host or not host.strip("[]") or (":" in host and not bracketed):
-        raise UsageError(f"node {address!r} is not host:port")
+        raise UsageError(f"node {address!r} is not host:port, like 127.0.0.1:7400")
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
         raise UsageError(f"node {address!r} has no port between 1 and 65535")

@@ -54,8 +54,10 @@ class SubscribeSession:
         call: Duplex[pb.SubscribeRequest, pb.SubscribeReply]
         call = Duplex(self._nodes, self._address, SUBSCRIBE, pb.SubscribeReply, self._nodes.open_standing)
         tasks: list[asyncio.Task[None]] = []
+        is_open = False
         try:
             await self._begin(call, first)
+            is_open = True
             on_opened()
             tasks = [asyncio.create_task(self._read(call)), asyncio.create_task(self._write(call))]
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -64,7 +66,8 @@ class SubscribeSession:
                     task.result()
         except WeftError as error:
             LOG.info("subscription to %s at %s broke: %s", first.pattern, self._address, error)
-            notify(self._nodes.hooks.on_disconnected, self._address, self._node, "subscribe", str(error))
+            if is_open:
+                notify(self._nodes.hooks.on_disconnected, self._address, self._node, "subscribe", str(error))
             raise
         finally:
             for task in tasks:

@@ -119,6 +119,16 @@ def test_a_node_that_does_not_answer_is_said_in_red() -> None:
     on_screen(story, Unavailable("the node is away"))
 
 
+@pytest.mark.parametrize("keys", [(), ("slash", "a"), ("1", "enter")], ids=["table", "filter", "details"])
+def test_ctrl_c_ends_it_wherever_one_is(keys: tuple[str, ...]) -> None:
+    async def story(pilot: Pilot[None], app: Top) -> None:
+        await pilot.press(*keys, "ctrl+c")
+        await until(pilot, lambda: app.return_code is not None)
+        assert app.return_code == 130
+
+    on_screen(story)
+
+
 def test_durations_are_as_people_say_them() -> None:
     assert [duration(each) for each in (0, 119, 120, 7_199, 7_200, 172_800)] == [
         "0 s",

@@ -17,6 +17,7 @@ from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, Tab
 
 from weft.cli.dashboard.asking import Asking
 from weft.cli.dashboard.board import Board, GroupRow, NodeRow, TopicRow, arranged
+from weft.cli.options import INTERRUPTED
 from weft.cli.tables import human_bytes, human_time
 from weft.errors import WeftError
 from weft.visible import visible
@@ -159,6 +160,7 @@ class Top(App[None]):
         Binding("escape", "clear", "Clear", show=False),
         Binding("space", "pause", "Pause"),
         Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "interrupt", show=False, priority=True),  # as in all commands, whatever has the focus
     ]
 
     def __init__(self, asking: Asking, interval_s: float) -> None:
@@ -250,6 +252,9 @@ class Top(App[None]):
         self.query_one("#summary", Static).update(text)
 
     # --- keys ------------------------------------------------------------------------------------------------------
+
+    def action_interrupt(self) -> None:
+        self.exit(return_code=INTERRUPTED)
 
     def action_show(self, name: str) -> None:
         self.query_one("#tabs", TabbedContent).active = name

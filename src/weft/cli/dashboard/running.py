@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Coroutine
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from weft.cli.connection import choose_target
 from weft.cli.dashboard.asking import Asking
@@ -17,6 +17,8 @@ from weft.cli.tables import print_json
 from weft.errors import UsageError
 from weft.model import parse_pattern
 
+T = TypeVar("T")
+
 
 def watch(where: Where, pattern: str, interval_s: float) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -25,11 +27,14 @@ def watch(where: Where, pattern: str, interval_s: float) -> None:
 
     target = choose_target(where, os.environ)
 
-    async def session() -> None:
+    async def session() -> int:
         async with Asking(target, parse_pattern(pattern)) as asking:
-            await Top(asking, interval_s).run_async()
+            screen = Top(asking, interval_s)
+            await screen.run_async()
+        return screen.return_code or 0
 
-    _run(session())
+    if status := _run(session()):
+        raise SystemExit(status)
 
 
 def print_board(where: Where, pattern: str, interval_s: float) -> None:
@@ -55,8 +60,8 @@ def print_board(where: Where, pattern: str, interval_s: float) -> None:
     )
 
 
-def _run(work: Coroutine[Any, Any, None]) -> None:
+def _run(work: Coroutine[Any, Any, T]) -> T:
     try:
-        asyncio.run(work)
+        return asyncio.run(work)
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None

@@ -43,7 +43,8 @@ export class Table {
     const head = columns.map((column) =>
       el("th", { scope: "col", class: [column.num && "num", column.wide && "wide-only"].filter(Boolean).join(" ") }, column.title));
     this.table = el("table", { "aria-label": caption }, el("thead", {}, el("tr", {}, head)), this.body);
-    this.nothing = el("p", { class: "empty" }, empty);
+    this.empty = empty;
+    this.nothing = el("p", { class: "empty" }, "…"); // until there is an answer, nobody knows whether it is empty
     this.element = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, this.table, this.nothing);
   }
 
@@ -69,6 +70,7 @@ export class Table {
         this.rows.delete(key);
       }
     }
+    setText(this.nothing, this.empty);
     this.table.hidden = rows.length === 0;
     this.nothing.hidden = rows.length !== 0;
   }

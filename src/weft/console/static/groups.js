@@ -67,7 +67,7 @@ export function groupPage(root, parameters, app) {
       try {
         const view = await get("group", { group: name });
         setText(error, "");
-        stand.replaceChildren(lagTag(view));
+        stand.replaceChildren(view.streams || view.members.length ? lagTag(view) : tag("has read nothing"));
         figures.replaceChildren(facts([["Events behind", count(view.lag_events)], ["Oldest unhandled", view.lag_us ? duration(view.lag_us / 1e6) : "none"], ["Members", view.members.length ? view.members.join(", ") : "none"], ["Streams", count(view.streams)]]));
         table.update(view.places);
         await dead.update(false);

@@ -107,7 +107,7 @@ function signedOut(why = "") {
   app.live.rates.clear();
   $("bar").hidden = true;
   document.title = "Sign in · Weft";
-  const key = el("input", { type: "password", name: "key", autocomplete: "current-password", required: true, placeholder: "weft_k1_…", spellcheck: "false" });
+  const key = el("input", { type: "password", name: "key", autocomplete: "current-password", required: true, placeholder: "weft_k3f09a81c22d4e07b_…", spellcheck: "false" });
   const error = el("p", { class: "error", role: "alert" }, why);
   const button = el("button", { type: "submit" }, "Sign in");
   const form = el("form", {}, el("img", { src: "/console/icon.svg", alt: "" }), el("div", {}, el("h1", {}, "Weft console"), el("p", { class: "soft" }, "Sign in with an API key of this mesh. You see what the key may see.")),

@@ -79,10 +79,11 @@ class Picture {
     const places = this.places(mesh.nodes.map((node) => node.id));
     const across = [...places.values()].map((place) => place.x), down = [...places.values()].map((place) => place.y);
     const left = Math.min(...across) - MARGIN, width = Math.max(...across) + MARGIN - left;
-    const box = `${left} 0 ${width} ${Math.max(...down) + RADIUS + 56}`;
+    const height = Math.max(...down) + RADIUS + 56, box = `${left} 0 ${width} ${height}`;
     this.links = new Map();
     this.nodes = new Map();
     const picture = svg("svg", { class: "picture", viewBox: box, role: "group", "aria-label": "Nodes and links" });
+    picture.style.maxHeight = `min(430px, ${1.5 * height}px)`; // one or two nodes do not fill the screen
     for (const link of mesh.links) picture.append(this.makeLink(link, places.get(link.a), places.get(link.b)));
     for (const node of mesh.nodes) picture.append(this.makeNode(node, places.get(node.id)));
     this.root.replaceChildren(picture);
@@ -173,7 +174,10 @@ export function nodePage(root, parameters, app) {
   return {
     update(snapshot) {
       const node = snapshot.mesh?.nodes.find((each) => each.id === id);
-      if (!node) return body.replaceChildren(el("p", { class: "empty" }, "Nobody knows a node of this name."));
+      if (!node) {
+        links.update([]);
+        return body.replaceChildren(el("p", { class: "empty" }, "No node of this name is known here."));
+      }
       word.replaceChildren(tag(health(node)[1], health(node)[0]));
       body.replaceChildren(facts(described(node, snapshot.at_ms), true));
       links.update(snapshot.mesh.links.filter((link) => link.a === id || link.b === id).map((link) => ({
