@@ -10,7 +10,7 @@ from typing import Final
 from weft.errors import PeerError
 from weft.limits import PEER_FEATURES_MAX, PEER_NAME_CHARS_MAX
 from weft.transport.peers.byte_streams import ByteStream
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage
 from weft.wire.mesh.features import Hello, read_hello_untrusted
 from weft.wire.mesh.frames import read_peer_message_untrusted
 from weft.wire.mesh.peerlink_pb2 import PeerMessage
