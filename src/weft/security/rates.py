@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from weft.doors.sources import source_of
+from weft.doors.keeper import source_of
 
 FAILURES_BURST: Final = 10  # wrong keys or tokens of one source before it has to wait
 FAILURES_PER_S: Final = 0.1  # after that
