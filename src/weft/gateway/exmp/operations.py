@@ -35,9 +35,9 @@ from weft.limits import EXMP_PENDING_MAX, MIB, OFFSET_MAX
 from weft.log import Log
 from weft.log.errors import UnknownStream
 from weft.model import Batch, Epoch, Pattern, Stream, parse_pattern, parse_topic
+from weft.port.access import check_group
 from weft.port.calls import CallDesk, checked_question
 from weft.port.errors import Busy, ServerFailed
-from weft.port.groups import check_group
 from weft.port.pages import PAGE_ENTRIES_MAX, PageRoom
 from weft.port.topics import KnownStreams, topics_of
 from weft.security import Secret

@@ -15,9 +15,8 @@ from weft.log import Log, StreamInfo
 from weft.log.errors import EventsLost, PositionExpired
 from weft.model import COLUMNS, Batch, EventId, Pattern, Position
 from weft.model.traces import TRACEPARENT
-from weft.port.access import Caller
+from weft.port.access import Caller, check_group
 from weft.port.errors import TooLarge, error_message
-from weft.port.groups import check_group
 from weft.port.held import Holding, Use
 from weft.port.history import is_archived
 from weft.port.node import MeshNode
