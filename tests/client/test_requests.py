@@ -27,7 +27,7 @@ from weft.client import (
 )
 from weft.client.requests import CORRELATION, REPLY_TO
 from weft.errors import UsageError
-from weft.model.owned import OwnedKind, read_owned
+from weft.model.topic import OwnedKind, read_owned
 from weft.node.runtime import Node
 from weft.testing.live_mesh import Mesh
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.doors import Door, Doorkeeper, DoorLimits, Guest, Reason, TurnedAway
-from weft.doors.keeper import LEAVING_MAX, Crowd
-from weft.doors.sources import source_of
+from weft.doors.keeper import LEAVING_MAX, Crowd, source_of
 
 pytestmark = pytest.mark.req("SEC-04")
 

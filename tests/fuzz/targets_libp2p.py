@@ -13,7 +13,6 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from tests.wire.libp2p.support import cases
 from weft.errors import UsageError
 from weft.wire.libp2p import (
-    base58,
     dns,
     floodsub,
     identify,
@@ -68,7 +67,7 @@ def protobuf_message(data: bytes) -> None:
 def base58_text(data: bytes) -> None:
     with suppress(BadFrame):
         text = data.decode("latin-1")
-        assert base58.encode(base58.decode_untrusted(text)) == text
+        assert peer_id.encode_base58(peer_id.decode_base58_untrusted(text)) == text
 
 
 def peer(data: bytes) -> None:

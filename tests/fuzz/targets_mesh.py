@@ -14,14 +14,13 @@ from weft.transport.peers.member_messages import (
     state_message,
 )
 from weft.wire.mesh import mesh_pb2 as pb
+from weft.wire.mesh.checks import BadMeshMessage, Signature
 from weft.wire.mesh.deliveries import read_delivery_untrusted, read_fetched_untrusted
-from weft.wire.mesh.errors import BadMeshMessage
 from weft.wire.mesh.features import Feature, Hello, read_hello_untrusted
 from weft.wire.mesh.frames import read_peer_message_untrusted, write_peer_message
 from weft.wire.mesh.lives import Heard, Life, OtherLife
 from weft.wire.mesh.mesh_pb2 import StreamPosition, StreamRef
 from weft.wire.mesh.peerlink_pb2 import Event, PeerAcks, PeerMessage
-from weft.wire.mesh.signatures import Signature
 from weft.wire.mesh.streams import read_position_untrusted, read_stream_untrusted
 
 _POSITION = StreamPosition(stream=StreamRef(topic="a.b", origin="n1", epoch=1), next_offset=7)

@@ -30,7 +30,7 @@ from weft.security.key_statements import BY_CHARS_MAX, BadStatement, read_body_u
 from weft.security.mesh_keys import BUCKETS
 from weft.security.tokens import read_token_untrusted
 from weft.transport.peers.key_messages import key_message, read_key_talk_untrusted
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage
 from weft.wire.mesh.peerlink_pb2 import PeerKeys
 
 SAID = tuple(statement(each).text for each in (made(record(1, publish=["a.>"])), revoked(record(1))))

@@ -25,7 +25,7 @@ from weft.membership import (
 )
 from weft.membership.messages import Effect
 from weft.model import Epoch, NodeId
-from weft.wire.mesh.signatures import Signature
+from weft.wire.mesh.checks import Signature
 
 A, B, EVIL = NodeId("a"), NodeId("b"), NodeId("evil")
 

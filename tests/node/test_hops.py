@@ -14,7 +14,7 @@ from weft.core.subscriptions import Subscriptions
 from weft.model import Epoch, NodeId, Stream, Topic
 from weft.node import hops
 from weft.node.hops import Hops, Timeline
-from weft.port.ways import Delivery, Moment
+from weft.port.node import Delivery, Moment
 
 
 def key(number: int) -> StreamKey:

@@ -17,8 +17,7 @@ from tests.up import RunningNode, up
 from weft.limits import BATCH_BYTES_MAX
 from weft.model import Batch, NodeId, Pattern, Stream, Topic
 from weft.node.schema_gate import SchemaGate
-from weft.port.access import EVERYBODY, Caller, OpenAccess, Shown
-from weft.port.producers import bound_producer
+from weft.port.access import EVERYBODY, Caller, OpenAccess, Shown, bound_producer
 from weft.schema import Kind, parse_schema
 from weft.schema.registry import Change, Mode, changed
 from weft.transport.clients.publish import PUBLISH_BATCHES_MAX

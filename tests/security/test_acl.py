@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from weft.errors import UsageError
 from weft.model import covers, matches, parse_pattern, parse_topic
-from weft.model.owned import OWNER
+from weft.model.topic import OWNER
 from weft.security import Acl, Cause, NotAllowed
 from weft.security.acl import owner_of, parse_group_right
 

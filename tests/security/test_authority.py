@@ -25,8 +25,7 @@ from weft.security import (
     node,
     verify_untrusted,
 )
-from weft.security.authority import backdate_s, read_root_key
-from weft.security.ca.rotation import rehearse, rotate
+from weft.security.authority import backdate_s, read_root_key, rehearse, rotate
 from weft.security.certificates import begin_s, end_s
 
 

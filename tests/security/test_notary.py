@@ -9,7 +9,7 @@ import pytest
 from tests.security.pki import BILLING, DAY_S, MESH, NOW_S, authority, issued
 from weft.security import Authority, Credentials, LocalSource
 from weft.security.notary import CertificateNotary, NoNotary
-from weft.wire.mesh.signatures import Signature
+from weft.wire.mesh.checks import Signature
 
 
 @pytest.fixture

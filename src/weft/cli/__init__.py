@@ -1,8 +1,8 @@
 """The ``weft`` command.
 
-``main`` puts the commands together. Modules that are loaded for ``weft --help`` hold options only (``up``, ``pub``,
-``sub``, ``mesh``, ``context``, ``options``) or stand in for a group (``deferred``); what does the work, and needs gRPC,
-Arrow or RocksDB, is loaded when a command is called:
+``main`` puts the commands together. Modules that are loaded for ``weft --help`` hold options only (``up``,
+``pub_sub``, ``mesh``, ``context``, ``options``), and other groups are loaded when they are used; so is what does the
+work, and needs gRPC, Arrow or RocksDB:
 
 - ``serving`` runs a node, ``publishing`` and ``subscribing`` move events, ``views`` shows what nodes tell.
 - ``connection`` and ``context``: which node, and as whom; ``local_context`` is written by ``weft up``.

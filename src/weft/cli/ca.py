@@ -17,19 +17,19 @@ from weft.cli.tables import human_time, print_json
 from weft.errors import UsageError
 from weft.limits import CERTIFICATE_LIFETIME_S, TOKEN_BYTES_MAX
 from weft.security.authority import ROOT_KEY_ADVICE, Authority, AuthoritySettings, read_root_key
-from weft.security.ca.rotation import rehearse as rehearse_rotation
-from weft.security.ca.rotation import rotate as rotate_authority
+from weft.security.authority import rehearse as rehearse_rotation
+from weft.security.authority import rotate as rotate_authority
 from weft.security.certificates import Names, end_s, fingerprint
 from weft.security.credentials import CertificateStore, Credentials
 from weft.security.enrolment import enrol as enrol_at
 from weft.security.enrolment import renew as renew_at
+from weft.security.files import ca_directory
 from weft.security.identity import Identity
 from weft.security.identity import client as client_identity
 from weft.security.identity import node as node_identity
 from weft.security.issuing import allow as allow_name
 from weft.security.issuing import check_not_revoked, provisioner_of, read_revoked
 from weft.security.issuing import revoke as revoke_name
-from weft.security.paths import ca_directory
 from weft.security.rotation import LocalSource
 from weft.security.tokens import read_token_file, read_token_untrusted
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, Final
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from weft import __version__
 from weft.cli import backup, context, groups, mesh
 from weft.cli.bench import bench
 from weft.cli.console import fail, show_warnings
-from weft.cli.deferred import deferred
 from weft.cli.doctor import doctor
-from weft.cli.pub import pub
+from weft.cli.pub_sub import pub, sub
 from weft.cli.request import request, serve
-from weft.cli.sub import sub
-from weft.cli.top import top
 from weft.cli.up import up
 from weft.errors import WeftError
 
@@ -26,6 +25,32 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 OTHERS: Final = 0o077  # all rights of group and others
 PIPELINE: Final = "pipeline"  # writes tables, which may well be for others
+
+
+def deferred(module: str, text: str) -> typer.Typer:
+    """A place for the ``app`` of a module; ``text`` is its help.
+
+    The module is loaded when it is used: ``weft --help`` does not wait for RocksDB and Arrow.
+    """
+
+    class Deferred(TyperGroup):
+        # Any: these types are click's for older versions of typer, and its own for newer ones.
+        def list_commands(self, ctx: Any) -> list[str]:
+            return _group(module).list_commands(ctx)
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            return _group(module).get_command(ctx, cmd_name)
+
+    return typer.Typer(cls=Deferred, help=text, no_args_is_help=True, callback=_nothing)
+
+
+def _group(module: str) -> TyperGroup:
+    return typer.main.get_group(import_module(module).app)
+
+
+def _nothing() -> None:
+    """Typer leaves out groups that have neither commands nor a callback."""
+
 
 app = typer.Typer(
     name="weft",
@@ -40,7 +65,7 @@ app.command()(sub)
 app.command()(request)
 app.command()(serve)
 app.command()(doctor)
-app.command()(top)
+app.command()(mesh.top)
 app.command()(bench)
 app.command()(backup.backup)
 app.command()(backup.restore)

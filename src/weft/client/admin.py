@@ -18,7 +18,7 @@ from weft.errors import UsageError
 from weft.limits import OFFSET_MAX, WHOAMI_TOPICS_MAX
 from weft.model import Epoch, Position, Stream
 from weft.model.key_info import KeyInfo
-from weft.model.owned import OWNER
+from weft.model.topic import OWNER
 from weft.wire.mesh import mesh_pb2 as pb
 
 if TYPE_CHECKING:

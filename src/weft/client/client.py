@@ -47,7 +47,7 @@ from weft.model import Batch, EventId, Position, Receipt, Stream, parse_event_id
 from weft.model.dead_letters import DeadLetter
 from weft.model.key_info import KeyInfo
 from weft.model.later import Waiting
-from weft.model.owned import OWNED_ID_BYTES, OwnedKind, owned_topic
+from weft.model.topic import OWNED_ID_BYTES, OwnedKind, owned_topic
 from weft.wire.mesh import mesh_pb2 as pb
 
 if TYPE_CHECKING:

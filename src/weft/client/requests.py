@@ -23,7 +23,7 @@ from weft.client.errors import Closed, NodeShuttingDown, NoReply, RequestFailed,
 from weft.client.hooks import LOG
 from weft.errors import UsageError, WeftError
 from weft.model import Receipt, parse_pattern, parse_topic
-from weft.model.owned import OwnedKind, read_owned
+from weft.model.topic import OwnedKind, read_owned
 from weft.wire.mesh import mesh_pb2 as pb
 
 REPLY_TO: Final = "weft-reply-to"

@@ -18,7 +18,7 @@ from weft.client.received import Received
 from weft.client.sampling import Sampling
 from weft.errors import UsageError
 from weft.model import Pattern, parse_pattern, parse_topic
-from weft.schema.faults import Fault
+from weft.schema.errors import Fault
 from weft.schema.parsing import parse_schema
 from weft.schema.values import Kind, Schema
 from weft.wire.mesh import mesh_pb2 as pb

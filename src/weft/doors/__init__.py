@@ -4,11 +4,10 @@ A caller that has proved nothing must cost next to nothing. A connection that ju
 port knows who is there: by an API key, a peer's certificate, or a finished handshake where there is nothing else to ask
 for. Until then it may be closed to make room for others; after that it stays.
 
-- ``keeper``       who gets in, and who has to go: pure, with time passed in
+- ``keeper``       who gets in, and who has to go, and which addresses are one caller: pure, with time passed in
 - ``accepting``    sockets that listen, with a door in front
 - ``http``         the same for HTTP servers, which never know who is there, and must always answer
 - ``descriptors``  how many connections the process can have: the log and the node itself come first
-- ``sources``      which addresses are one and the same caller
 """
 
 from weft.doors.keeper import Door, Doorkeeper, DoorLimits, Guest, Reason, TurnedAway

@@ -19,9 +19,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import IPv6Address, ip_address
 from typing import Final
-
-from weft.doors.sources import source_of
 
 LEAVING_MAX: Final = 16  # told to go and not gone yet: each still has its descriptor
 LEAVING_SHARE_MAX: Final = 4  # a quarter of a port: who was let in gets some turns of the loop before the next crowd
@@ -312,3 +311,17 @@ class Door:
     def cannot_accept(self, why: str) -> None:
         """The system gives no more descriptors."""
         self._keeper.note(TurnedAway(self.port, "", Reason.DESCRIPTORS, f"cannot accept connections: {why}"))
+
+
+def source_of(host: str) -> str:
+    """Whom to count an address against: an IPv6 host has 2**64 addresses to come from, so its network."""
+    if ":" not in host or "%" in host:  # the zone of an address means nothing on another machine
+        return host
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    assert isinstance(address, IPv6Address), "it has a colon"
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(IPv6Address(int(address) >> 64 << 64))

@@ -1,18 +1,22 @@
-"""Files of a table: what they are called, and what a writer says of the one it wrote. Pure."""
+"""Files of a table: what they are called, which ones are seen, and what a writer says of the one it wrote. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from weft.lake.store import Facts, Store
 
 SUFFIX: Final = ".parquet"
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 # query.batch.task.token.number.parquet, perhaps staged; queries are UUIDs of Spark's or tokens of ours, so without dots
 NAME: Final = re.compile(r"(?P<query>[A-Za-z0-9-]+)\.(?P<batch>\d{1,19})\.\d+\.[0-9a-f]+\.\d+\.parquet(\.staged)?")
+HIDDEN_PREFIXES: Final = ("_", ".")  # what Spark and Arrow leave out of a listing
 SPECIAL: Final = re.compile(r"[^\w.-]", re.ASCII)
 
 Value: TypeAlias = str | int | float | bool | date | datetime
@@ -86,3 +90,10 @@ def partition_text(value: Value | None) -> str | None:
             return value.isoformat()
         case str() | int() | float():
             return str(value)
+
+
+def visible(store: Store) -> Iterator[tuple[str, Facts]]:
+    """What readers see that know nothing of the table's format: Parquet files, by their path within the table."""
+    for path, facts in store.files():
+        if path.endswith(SUFFIX) and not any(step.startswith(HIDDEN_PREFIXES) for step in path.split("/")):
+            yield path, facts

@@ -22,8 +22,7 @@ from urllib.parse import unquote
 import msgspec
 
 from weft.lake.address import TableError
-from weft.lake.files import NULL_PARTITION, DataFile
-from weft.lake.listing import visible
+from weft.lake.files import NULL_PARTITION, DataFile, visible
 from weft.lake.settings import TableSettings
 from weft.lake.store import Content, Store
 

@@ -24,7 +24,7 @@ from weft.limits import (
 )
 from weft.model import Epoch, NodeId, Pattern
 from weft.routing import Summary
-from weft.wire.mesh.signatures import Signature
+from weft.wire.mesh.checks import Signature
 
 NEIGHBOURS_MAX: Final = 1024  # links that one node announces: a hub; 67 KiB of gossip at worst
 

@@ -23,9 +23,8 @@ from weft.errors import UsageError
 from weft.limits import EVENT_HEADERS_MAX, OFFSET_MAX
 from weft.model.batch import Batch
 from weft.model.event import Event
-from weft.model.owned import OWNER
 from weft.model.stream import Epoch, EventId
-from weft.model.topic import Topic, parse_topic
+from weft.model.topic import OWNER, Topic, parse_topic
 
 LATER_PREFIX: Final = "weft.later."
 DONE_SUFFIX: Final = ".done"

@@ -60,10 +60,9 @@ from weft.node.metrics import Metrics
 from weft.node.tracing import NodeTracing
 from weft.port.errors import Busy, ShuttingDown, code_of
 from weft.port.held import HeldBytes, Holding
-from weft.port.node import ClientLimits, Part, PublishClient, SubscribeClient
+from weft.port.node import ClientLimits, Part, PublishClient, SubscribeClient, Way
 from weft.port.quotas import Quotas
 from weft.port.schemas import EventChecks, NoChecks
-from weft.port.ways import Way
 from weft.wire.mesh.mesh_pb2 import ErrorCode
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from weft.core.messages import StreamKey
 from weft.core.subscriptions import Subscriptions
-from weft.port.ways import Delivery, Moment
+from weft.port.node import Delivery, Moment
 
 STREAM_POINTS_MAX: Final = 256  # of one stream, 16 bytes each
 READER_POINTS_MAX: Final = 64  # of one subscriber in one stream

@@ -39,9 +39,8 @@ from weft.node.figures import ScheduleFigures
 from weft.node.kv import KeyValues
 from weft.port.errors import QuotaUsedUp
 from weft.port.kv import Write
-from weft.port.later import LaterSettings
+from weft.port.later import LaterSettings, NoSchedule, ScheduleView
 from weft.port.node import MeshNode
-from weft.port.schedules import NoSchedule, ScheduleView
 from weft.port.schemas import Payloads
 from weft.schema.errors import SchemaBroken
 

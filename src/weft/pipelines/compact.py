@@ -19,10 +19,9 @@ from weft.lake.files import DataFile, WrittenFile
 from weft.limits import LAKE_COMMIT_ATTEMPTS, MIB
 from weft.pipelines import lake
 from weft.pipelines.base import Job, JobRun, Outcome
-from weft.pipelines.lake.compaction import QUERY, Bin, plan, rewrite
+from weft.pipelines.lake.compaction import QUERY, Bin, plan, rewrite, vacuum
 from weft.pipelines.lake.staging import stage
 from weft.pipelines.lake.upsert import latest
-from weft.pipelines.lake.vacuum import vacuum
 from weft.pipelines.settings import JobSettings
 from weft.pipelines.shuffling import cores_of
 

@@ -21,8 +21,8 @@ from weft.configuration import Section
 from weft.lake.files import DataFile
 from weft.pipelines import lake
 from weft.pipelines.compact import DAY_COLUMN, merge
+from weft.pipelines.lake.compaction import vacuum
 from weft.pipelines.lake.goals import Freshness, Goal, Sizes, late_files, rest_s, worthwhile
-from weft.pipelines.lake.vacuum import vacuum
 from weft.pipelines.shuffling import cores_of
 
 if TYPE_CHECKING:

@@ -6,13 +6,20 @@ verified any certificate that is shown. Streams stay open for days, so their key
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from hashlib import blake2b
+from itertools import chain, islice
 from typing import Final, Protocol
 
+from weft.core.groups import Groups
+from weft.core.groups.names import parse_group
+from weft.limits import LOOK_STREAMS_AT_ONCE
 from weft.model import Pattern, Topic
+from weft.model.batch_header import PRODUCER_BYTES
 from weft.security import (
     Acl,
     Authenticator,
@@ -31,6 +38,7 @@ from weft.security.quota import Quota
 
 TOPICS_KEPT_MAX: Final = 16_384  # of one caller: about 1.5 MiB
 CERTIFICATES_READ_MAX: Final = 256  # cached: a caller shows the same one with every call
+PRODUCERS_KEPT: Final = 4096  # about 1 MiB: a client has one, and uses it for every batch
 EVERYTHING: Final = (Pattern(">"), Pattern("weft.>"))
 EVERYBODY: Final = Acl(
     "plain text", EVERYTHING, EVERYTHING, admin=True, owner=owner_of("anybody", ""), groups=(EVERY_GROUP,)
@@ -285,3 +293,35 @@ class KeyCaller(Caller):
 @lru_cache(CERTIFICATES_READ_MAX)
 def _mesh_untrusted(certificate: bytes) -> str:
     return read_identity_untrusted(read_certificate_untrusted(certificate)).mesh
+
+
+async def check_group(groups: Groups, caller: Caller, group: str) -> None:
+    """Whether a caller may use a group, wherever one is named (SEC-03). Raise NotAllowed, or UsageError for what is not
+    a name.
+
+    A group may read a hundred thousand topics, so others have their turn in between.
+    """
+    parse_group(group)
+    if caller.names_groups:
+        caller.check_group(group)
+        return
+    topics = (Pattern(stream.topic) for stream, _ in groups.streams(group))
+    reads = chain((each.pattern for each in groups.members(group)), topics)
+    while some := list(dict.fromkeys(islice(reads, LOOK_STREAMS_AT_ONCE))):
+        caller.check_group(group, some)
+        await asyncio.sleep(0)
+
+
+@lru_cache(PRODUCERS_KEPT)
+def bound_producer(producer: bytes, owner: str) -> bytes:
+    """The producer id for the log (SEC-03).
+
+    A producer id says which batches follow each other; a log uses it to recognise what was sent before. Another client
+    that knew the id could use its numbers, and what the producer sends after that would count as sent before. So a log
+    never sees the id that a client gave: it gets a digest of the id and the caller's owner, which no other caller can
+    produce. Subscribers see neither.
+
+    It depends on the owner and not on the key, so that a new key of the same name can repeat what the old one was
+    unsure of.
+    """
+    return blake2b(producer, digest_size=PRODUCER_BYTES, key=owner.encode(), person=b"weft producer").digest()

@@ -9,7 +9,7 @@ from weft.core.topics import is_own
 from weft.errors import UsageError, WeftError
 from weft.model import Pattern
 from weft.port.errors import TooLarge
-from weft.wire.mesh.calls import check_headers
+from weft.wire.mesh.checks import check_headers
 
 
 class CallClient(Protocol):

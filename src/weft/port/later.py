@@ -1,6 +1,8 @@
-"""Events for a later time, as services and gateways may use them (CON-03). The callers check rights to topics.
+"""Events for a later time, and schedules, as services and gateways may use them (CON-03). The callers check rights to
+topics.
 
-Waiting events belong to their publishers: nobody else sees or cancels them, except administrators.
+Waiting events belong to their publishers, and schedules to their makers: nobody else sees or changes them, except
+administrators.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import Protocol
 from weft.errors import UsageError
 from weft.model import Batch, EventId, Topic
 from weft.model.later import AHEAD_S_MAX, Waiting
+from weft.model.schedules import Fired, Schedule
 from weft.port.node import PublishClient
 
 
@@ -51,3 +54,34 @@ class LaterStore(Protocol):
     async def cancel(self, event: EventId, owner: str | None) -> Waiting:
         """Cancel an event; when this returns, it is durable that the event will not be delivered. ``owner`` None: any
         owner. Raise NotWaiting or WaitsElsewhere."""
+
+
+class NoSchedule(UsageError):
+    """The caller has no schedule of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleView:
+    """A schedule as it is now. ``next_us`` None: it does not fire; ``stopped`` says why, unless it is paused."""
+
+    name: str
+    schedule: Schedule
+    next_us: int | None
+    fired: Fired | None
+    stopped: str
+
+
+class ScheduleStore(Protocol):
+    """All methods are called on the event loop. ``owner`` None: any owner."""
+
+    def now_us(self) -> int: ...
+
+    async def list(self, owner: str | None) -> list[ScheduleView]: ...
+
+    async def put(self, name: str, schedule: Schedule, owner: str | None, *, replace: bool) -> int | None:
+        """Durable when this returns. Return when it fires first. Raise UsageError."""
+
+    async def remove(self, name: str, owner: str | None) -> None: ...
+
+    async def pause(self, name: str, owner: str | None, author: str, *, paused: bool) -> int | None:
+        """Return when it fires next. What was not fired meanwhile is not made up for."""

@@ -14,7 +14,7 @@ from weft.core.topics import is_own, selects
 from weft.limits import LOOK_STREAMS_AT_ONCE, OFFSET_MAX, PARTITIONS_MAX
 from weft.log import Log, StreamInfo
 from weft.model import Epoch, NodeId, Pattern, Stream, Topic, parse_topic
-from weft.model.owned import read_owned
+from weft.model.topic import read_owned
 from weft.port.access import Caller
 from weft.port.history import Archived, History, HistoryAway
 from weft.port.pages import PageRoom

@@ -3,7 +3,7 @@
 Read in this order:
 
 - ``values``: what a schema says, whatever its language: columns, types, checks; ``BadSchema``.
-- ``faults``, ``errors``: what is wrong with events, and with versions.
+- ``errors``: what is wrong with events, and with versions.
 - ``ddl``, ``json_schema``, ``avro_schema``: the languages; ``parsing`` picks one.
 - ``definition``: what one JSON payload is under a schema. The slow truth.
 - ``decoding``: the same, fast; ``avro_decoding`` for Avro; ``checking`` finds only faults.
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from weft.schema.arrow_types import arrow_schema
     from weft.schema.checking import find_faults
     from weft.schema.compatibility import Compatibility, breaks
-    from weft.schema.errors import IncompatibleSchema, NoSchema, SchemaBroken
-    from weft.schema.faults import Fault
+    from weft.schema.errors import Fault, IncompatibleSchema, NoSchema, SchemaBroken
     from weft.schema.inference import Inferred, infer
     from weft.schema.parsing import kind_of_file, parse_schema
     from weft.schema.reading import TypedColumns, read_columns
@@ -57,8 +56,7 @@ _HOMES: Final = {
     "arrow_types": ("arrow_schema",),
     "checking": ("find_faults",),
     "compatibility": ("Compatibility", "breaks"),
-    "errors": ("IncompatibleSchema", "NoSchema", "SchemaBroken"),
-    "faults": ("Fault",),
+    "errors": ("Fault", "IncompatibleSchema", "NoSchema", "SchemaBroken"),
     "inference": ("Inferred", "infer"),
     "parsing": ("kind_of_file", "parse_schema"),
     "reading": ("TypedColumns", "read_columns"),

@@ -1,4 +1,4 @@
-"""The types of a schema as Arrow has them. Loads Arrow."""
+"""The types of a schema as Arrow has them, and which type holds the values of two. Loads Arrow."""
 
 from __future__ import annotations
 
@@ -45,3 +45,76 @@ def arrow_schema(schema: Schema, *, extras: bool = False) -> pa.Schema:
     if extras:
         fields += [pa.field(RESCUED, pa.string()), pa.field(CORRUPT, pa.binary())]
     return pa.schema(fields)
+
+
+# --- widening --------------------------------------------------------------------------------------------------------
+#
+# Columns of several schemas, or of a table and a schema, as one. Only widenings that every format of tables knows:
+# whole numbers to larger ones, FLOAT to DOUBLE, DECIMAL to more digits before the point, and structs to more fields.
+# Every value stays what it was.
+
+INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+FLOATS: Final = (pa.float32(), pa.float64())
+NAMES: Final = {str(kind): str(scalar) for scalar, kind in reversed(SCALARS.items())}  # STRING, not JSON
+
+
+def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The type that holds all values of both; None: there is none."""
+    types = pa.types
+    if one == other:
+        return one
+    for order in (INTEGERS, FLOATS):
+        if one in order and other in order:
+            return order[max(order.index(one), order.index(other))]
+    if types.is_decimal128(one) and types.is_decimal128(other) and one.scale == other.scale:
+        return one if one.precision >= other.precision else other
+    if types.is_list(one) and types.is_list(other):
+        item = wider(one.value_type, other.value_type)
+        return None if item is None else pa.list_(pa.field("element", item))
+    if types.is_map(one) and types.is_map(other) and one.key_type == other.key_type:
+        item = wider(one.item_type, other.item_type)
+        return None if item is None else pa.map_(one.key_type, item)
+    if types.is_struct(one) and types.is_struct(other):
+        return _wider_struct(one, other)
+    return None
+
+
+def _wider_struct(one: pa.StructType, other: pa.StructType) -> pa.StructType | None:
+    """The fields of the one, then those that only the other has."""
+    fields: dict[str, pa.DataType] = {each.name: each.type for each in one}
+    known = {name.casefold(): name for name in fields}
+    for each in other:
+        name = known.setdefault(each.name.casefold(), each.name)
+        if name != each.name:
+            return None  # tables cannot tell them apart
+        kind = each.type if name not in fields else wider(fields[name], each.type)
+        if kind is None:
+            return None
+        fields[name] = kind
+    return pa.struct(list(fields.items()))
+
+
+def is_same_files(narrow: pa.DataType, wide: pa.DataType) -> bool:
+    """Whether files with the narrow type need not be written again for readers of the wide one: only fields came."""
+    types = pa.types
+    if types.is_struct(narrow):
+        return all(is_same_files(each.type, wide.field(each.name).type) for each in narrow)
+    if types.is_list(narrow):
+        return is_same_files(narrow.value_type, wide.value_type)
+    if types.is_map(narrow):
+        return is_same_files(narrow.item_type, wide.item_type)
+    return bool(narrow == wide)
+
+
+def sql_name(kind: pa.DataType) -> str:
+    """A type as SQL has it, for people."""
+    types = pa.types
+    if types.is_decimal128(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    if types.is_list(kind):
+        return f"ARRAY<{sql_name(kind.value_type)}>"
+    if types.is_map(kind):
+        return f"MAP<{sql_name(kind.key_type)}, {sql_name(kind.item_type)}>"
+    if types.is_struct(kind):
+        return f"STRUCT<{', '.join(f'{each.name}: {sql_name(each.type)}' for each in kind)}>"
+    return NAMES.get(str(kind), str(kind))

@@ -33,7 +33,7 @@ from weft.schema.avro_schema import (
     avro_layout,
 )
 from weft.schema.definition import Row, broken_check, decimal_of
-from weft.schema.faults import Fault
+from weft.schema.errors import Fault
 from weft.schema.values import ListOf, MapOf, Scalar, Schema, Shape, StructOf
 
 SINGLE_OBJECT: Final = b"\xc3\x01"

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from weft.schema.decoding import json_decoder
 from weft.schema.definition import Row
-from weft.schema.faults import Fault
+from weft.schema.errors import Fault
 from weft.schema.values import Kind, Schema
 
 

@@ -19,7 +19,7 @@ from msgspec import Meta, Raw
 from msgspec.structs import astuple
 
 from weft.schema.definition import UNREADABLE, Moment, Row, WallTime, decimal_of, read_row, rescued_of
-from weft.schema.faults import Fault
+from weft.schema.errors import Fault
 from weft.schema.patterns import matching
 from weft.schema.values import (
     FLOAT_MAX,

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 from msgspec import DecodeError, Meta, Raw
 
-from weft.schema.faults import Fault
+from weft.schema.errors import Fault
 from weft.schema.patterns import matching
 from weft.schema.values import (
     FLOAT_MAX,

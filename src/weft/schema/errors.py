@@ -1,19 +1,31 @@
-"""What may go wrong with schemas, beside a text that is no schema (``BadSchema``). Nodes and clients raise the same."""
+"""What may go wrong with events, and with versions of schemas; ``BadSchema`` is for a text that is no schema.
+
+Nodes and clients raise the same. Clients that only hear of it load nothing else of this room.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from weft.errors import UsageError
 from weft.model import Pattern, Topic
-from weft.schema.faults import Fault
 
 WHAT: Final = "the event breaks the schema of its topic"
 ALSO: Final = "also_"
 ALSO_MAX: Final = 20  # further events named in one refusal: clients take 32 facts
 SHOWN: Final = ("topic", "schema", "version", "event")
+
+
+class Fault(NamedTuple):
+    """Why an event breaks the schema: the first field at fault, and the reason. No field: the event as a whole."""
+
+    field: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.reason}" if self.field else self.reason
 
 
 class SchemaBroken(UsageError):

@@ -51,15 +51,13 @@ from weft.security.errors import (
     TokenRefused,
     Unauthenticated,
 )
+from weft.security.files import ca_directory, tls_directory
 from weft.security.identity import BadIdentity, Identity, Kind, client, node, parse_identity_untrusted
 from weft.security.issuing import provisioner_of
 from weft.security.key_store import KeyRequest, KeyStore, create_key, new_key, read_keys, revoke_key
-from weft.security.paths import ca_directory, tls_directory
 from weft.security.quota import quota_of
-from weft.security.rates import FailureLimiter, source_of
-from weft.security.refusals import RefusalLog
-from weft.security.renewal import Renewer
-from weft.security.rotation import LocalSource, RemoteSource, Rotation, Source
+from weft.security.rates import FailureLimiter, RefusalLog, source_of
+from weft.security.rotation import LocalSource, RemoteSource, Renewer, Rotation, Source
 from weft.security.secret import Secret
 from weft.security.trust_file import Trust, TrustFile
 from weft.security.verification import Usage, check_node, verify_untrusted

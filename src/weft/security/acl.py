@@ -2,7 +2,7 @@
 
 Topics below ``weft.`` belong to the mesh itself, so a right has to name that first token to reach them: ``>`` means
 every topic of every user and nothing else. Some of them have an owner, which needs no further right (SEC-03,
-``model.owned``): what Spark jobs stage and decide is read and written by its owner; an inbox is read by its owner, and
+``model.topic``): what Spark jobs stage and decide is read and written by its owner; an inbox is read by its owner, and
 written to by callers that know its id from a request. Administrators see all of them.
 
 Serving requests needs a right to subscribe to ``weft.serve.<pattern>``. That names the mesh's own token, so ``>`` is
@@ -24,7 +24,7 @@ from typing import Final
 from weft.errors import UsageError
 from weft.model import Pattern, Topic, covers, matches, overlaps
 from weft.model.later import LATER_PREFIX
-from weft.model.owned import OwnedKind, read_owned
+from weft.model.topic import OwnedKind, read_owned
 from weft.security.errors import Cause, NotAllowed
 
 OWN_TOKEN: Final = "weft"  # noqa: S105  of topics, no secret

@@ -39,15 +39,17 @@ from weft.security.certificates import (
     load_key,
     moment,
     new_key,
+    public_bytes,
     read_chain_untrusted,
     subject_names,
     to_pem,
 )
 from weft.security.files import private_directory, read_private, remove_private, write_private
-from weft.security.identity import Kind, check_mesh
+from weft.security.identity import Kind, check_mesh, node
 from weft.security.jwt import SigningKey, new_jwk
 from weft.security.secret import Secret
 from weft.security.urls import parse_url
+from weft.security.verification import Usage, verify_untrusted
 
 CERTIFICATE_BACKDATE_S_MAX: Final = 60.0  # before the CA's own time: for clocks that are a little behind
 AUTHORITY_LIFETIME_S: Final = 10 * 365 * 24 * 3600  # of root and intermediate, as in step-ca
@@ -316,3 +318,40 @@ def _read(path: Path, parse: Callable[[bytes], T]) -> T:
         return parse(data)
     except WeftError as error:
         raise StorageError(f"{path} is damaged: {error}") from None
+
+
+# --- a new intermediate ----------------------------------------------------------------------------------------------
+#
+# It is rehearsed before it is used (SEC-01). Certificates of the old one stay valid until they end, and renewals bring
+# the new one. Nothing has to be restarted.
+
+
+def rehearse(authority: Authority, root_key: PrivateKey, now_s: float) -> Signer:
+    """Make a new intermediate and try it, without changing anything. Raise what would go wrong, CertificateRefused for
+    a bad one.
+
+    ``root_key`` is that of the CA's root; ``now_s`` is Unix time.
+    """
+    settings = authority.settings
+    if public_bytes(root_key.public_key()) != public_bytes(authority.root.public_key()):
+        raise UsageError("the root's key is that of another CA", root=authority.fingerprint)
+    signer = new_signer(settings.mesh, authority.root, root_key, now_s)
+    names = Names(node(settings.mesh, "rehearsal"))
+    chain = issue_leaf(
+        signer,
+        new_key().public_key(),
+        names.identity.name,
+        subject_names(names),
+        PURPOSES[Kind.NODE],
+        settings.lifetime_s,
+        now_s,
+    )
+    verify_untrusted(chain, authority.root_pem, Usage.SERVER, now_s)
+    return signer
+
+
+def rotate(authority: Authority, root_key: PrivateKey, now_s: float) -> Signer:
+    """Do the same for good. A running CA service uses the new one from its next certificate on."""
+    signer = rehearse(authority, root_key, now_s)
+    write_signer(authority.directory, signer)
+    return signer

@@ -1,4 +1,6 @@
-"""Files that hold secrets: for their owner only, replaced all at once, read again when another process changed them."""
+"""Files that hold secrets: for their owner only, replaced all at once, read again when another process changed them.
+And where the directories with such files are.
+"""
 
 from __future__ import annotations
 
@@ -156,3 +158,13 @@ class Watched(Generic[T]):
             self.problem = str(error)
         else:
             self._stamp, self.problem = stamp, None
+
+
+def ca_directory(data: Path) -> Path:
+    """The embedded CA's, below the data directory of a node."""
+    return data / "ca"
+
+
+def tls_directory(data: Path) -> Path:
+    """That of the node's own certificate."""
+    return data / "tls"

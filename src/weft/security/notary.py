@@ -20,7 +20,7 @@ from weft.security.credentials import Credentials
 from weft.security.errors import CertificateRefused, Fault
 from weft.security.identity import Identity
 from weft.security.verification import Usage, check_node, check_time, verify_untrusted
-from weft.wire.mesh.signatures import Signature
+from weft.wire.mesh.checks import Signature
 
 ALGORITHM: Final = ec.ECDSA(hashes.SHA256())
 CHAINS_KEPT_MAX: Final = 4096  # certificates that were found valid: of all members, and of a few that were renewed

@@ -30,7 +30,7 @@ from weft.errors import PeerError, UsageError
 from weft.limits import EVENT_PAYLOAD_BYTES_MAX, OFFSET_MAX, PARTITIONS_MAX
 from weft.model import Epoch, NodeId, Stream, Topic, parse_node_id, parse_topic
 from weft.model.batch_header import PRODUCER_BYTES
-from weft.model.owned import OWNED_ID_BYTES, OwnedKind, owned_topic
+from weft.model.topic import OWNED_ID_BYTES, OwnedKind, owned_topic
 
 SINK_STAGED_MAX: Final = 1 << 18  # batches in one write: 256 GiB of rows of one topic; their list fits an event
 SINK_TARGETS_MAX: Final = 1 << 14  # topics and partitions in one write: a log remembers 100,000 producers' batches

@@ -21,7 +21,7 @@ from weft.errors import UsageError
 from weft.lake.events import TYPES
 from weft.model import Pattern, Topic, matches
 from weft.schema import CORRUPT, RESCUED, Fault, Schema, arrow_schema, read_columns
-from weft.schema.widening import sql_name, wider
+from weft.schema.arrow_types import sql_name, wider
 from weft.spark.options import COLUMNS
 
 PAYLOAD: Final = "value"  # what becomes columns

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.pipelines.lake.made import COLUMNS, FIRST_DAY, made_table, offsets_of, rows, written
 from weft.lake.files import DataFile
 from weft.pipelines.lake import TableFormat
-from weft.pipelines.lake.compaction import SMALL_SHARE, Bin, plan, rewrite_bin
+from weft.pipelines.lake.compaction import LAKE_BATCH_S_MAX, SMALL_SHARE, Bin, is_dead, plan, rewrite_bin
 
 TARGET = 1000
 FILES = st.lists(st.tuples(st.integers(1, 1500), st.sampled_from(["2026-11-14", "2026-11-15", None])), max_size=30)
@@ -77,3 +77,30 @@ def test_files_written_together_have_the_rows_of_each(tmp_path: Path, kind: Tabl
 
 def test_a_bin_knows_its_size() -> None:
     assert Bin(tuple(named([(3, None), (4, None)]))).size_bytes == 7
+
+
+NOW_S = 10_000_000.0
+JUST_NOW_S = NOW_S - 60
+LONG_AGO_S = NOW_S - LAKE_BATCH_S_MAX
+
+
+@pytest.mark.req("SPK-05")
+@pytest.mark.parametrize(
+    ("path", "written_s", "dead"),
+    [
+        ("q.3.0.aa.0.parquet", JUST_NOW_S, True),  # another attempt's files are in the table
+        ("q.2.0.aa.0.parquet", JUST_NOW_S, True),
+        ("_weft/staged/q.2.0.aa.0.parquet.staged", JUST_NOW_S, True),
+        ("q.4.0.aa.0.parquet", JUST_NOW_S, False),  # the next batch, perhaps running
+        ("q.4.0.aa.0.parquet", LONG_AGO_S, True),  # given up
+        ("zero.0.0.aa.0.parquet", JUST_NOW_S, True),  # 0 is a batch
+        ("new.0.0.aa.0.parquet", JUST_NOW_S, False),  # a query that has committed nothing yet
+        ("new.0.0.aa.0.parquet", LONG_AGO_S, True),
+        ("compact.0.0.aa.0.parquet", JUST_NOW_S, False),
+        ("part-00000-of-others.parquet", JUST_NOW_S, False),
+        ("part-00000-of-others.parquet", LONG_AGO_S, True),
+    ],
+)
+def test_a_file_is_dead_if_no_batch_can_want_it(path: str, written_s: float, dead: bool) -> None:
+    committed = {"q": 3, "zero": 0, "new": None, "compact": None}
+    assert is_dead(path, written_s, committed, NOW_S) is dead

@@ -10,8 +10,8 @@ import pytest
 from tests.pipelines.lake.made import SCHEMA, offsets_of, rows, written
 from weft.lake.files import WrittenFile
 from weft.pipelines.lake import Table, TableChanged, TableFormat, TableSettings, open_table
+from weft.pipelines.lake.compaction import LAKE_BATCH_S_MAX, vacuum
 from weft.pipelines.lake.deciding import Pair, Staged
-from weft.pipelines.lake.vacuum import LAKE_BATCH_S_MAX, vacuum
 
 pytestmark = pytest.mark.req("LAK-02")
 

@@ -11,8 +11,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.pipelines.lake.made import FIRST_DAY, SCHEMA, made_in_s3, made_table, offsets_of, on_disk, rows, written
 from weft.pipelines.lake import Table, TableChanged, TableError, TableFormat, TableSettings, open_table
+from weft.pipelines.lake.compaction import vacuum
 from weft.pipelines.lake.table import ensure
-from weft.pipelines.lake.vacuum import vacuum
 
 DAY_S = 86_400
 WEEK_S = 7 * DAY_S

@@ -18,7 +18,7 @@ from weft.client import Client, Connecting, NoServer, NotAllowed, Reply, Request
 from weft.client.requests import CORRELATION, REPLY_TO
 from weft.model import Batch, Receipt
 from weft.model.batch_header import HEADER_BYTES, PRODUCER_AT
-from weft.model.owned import OWNED_ID_BYTES, OwnedKind, owned_topic
+from weft.model.topic import OWNED_ID_BYTES, OwnedKind, owned_topic
 from weft.security import SALT_BYTES, SECRET_BYTES, KeyRequest, create_key
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.streams import stream_ref

@@ -28,9 +28,8 @@ from weft.security import (
     renew,
     verify_untrusted,
 )
-from weft.security.authority import read_root_key
+from weft.security.authority import read_root_key, rotate
 from weft.security.ca.messages import SignRequest
-from weft.security.ca.rotation import rotate
 from weft.security.ca.server import CaServer
 from weft.security.certificates import fingerprint
 from weft.security.credentials import Credentials

@@ -17,7 +17,7 @@ from weft.security.key_exchange import KeyTalk
 from weft.security.key_statements import SIGNATURE_BYTES_MAX, STATEMENT_BYTES_MAX, STATEMENT_CHAIN_BYTES_MAX, SignedText
 from weft.security.mesh_keys import BUCKETS
 from weft.transport.peers.key_messages import STATEMENTS_MAX, key_message
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage
 from weft.wire.mesh.features import Feature
 from weft.wire.mesh.peerlink_pb2 import KeyStatement, PeerKeys, PeerMessage
 

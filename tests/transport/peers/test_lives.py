@@ -6,8 +6,8 @@ import pytest
 
 from weft.model import NodeId
 from weft.transport.peers.lives import LIFE_KEPT_S, LIVES_NODES_MAX, LIVES_OF_NODE_MAX, PeerLives
+from weft.wire.mesh.checks import Signature
 from weft.wire.mesh.lives import Heard, Life, OtherLife
-from weft.wire.mesh.signatures import Signature
 
 B = NodeId("b")
 ELDER, YOUNGER = Life(1000, b"e" * 16), Life(2000, b"y" * 16)

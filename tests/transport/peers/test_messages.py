@@ -44,7 +44,7 @@ from weft.transport.peers.member_messages import member_message
 from weft.transport.peers.messages import message_of
 from weft.transport.peers.receiving import Receiver
 from weft.transport.peers.signed_states import StateNotary
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage
 
 PEER = NodeId("node-p")
 node_ids = st.sampled_from([NodeId("node-a"), NodeId("b.c"), NodeId("7")])

@@ -17,7 +17,7 @@ from weft.security.notary import CertificateNotary, NoNotary
 from weft.transport.peers.member_messages import member_message, state_message
 from weft.transport.peers.receiving import Receiver
 from weft.transport.peers.signed_states import StateNotary
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage
 from weft.wire.mesh.features import Feature
 from weft.wire.mesh.peerlink_pb2 import PeerGossip, PeerMessage, SignedState
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.model.stream import Epoch, NodeId
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage
 from weft.wire.mesh.features import Feature, Hello, agreed_features, read_hello_untrusted
 from weft.wire.mesh.peerlink_pb2 import Handshake
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from weft.model.stream import Epoch, NodeId, Position, Stream
 from weft.model.topic import parse_topic
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage
 from weft.wire.mesh.frames import read_peer_message_untrusted, write_peer_message
 from weft.wire.mesh.mesh_pb2 import CODEC_ZSTD, StreamPosition, StreamRef
 from weft.wire.mesh.peerlink_pb2 import Event, Heartbeat, PeerCompressed, PeerMessage

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from weft.model import NodeId
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage, Signature
 from weft.wire.mesh.features import Hello, OwnId, read_hello_untrusted
 from weft.wire.mesh.lives import Heard, Life, OtherLife, statement
 from weft.wire.mesh.peerlink_pb2 import Handshake, HeardLife, NodeLife
-from weft.wire.mesh.signatures import Signature
 
 RUN, OTHER = b"r" * 16, b"o" * 16
 LIFE = Life(1000, RUN)

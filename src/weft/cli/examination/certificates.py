@@ -13,8 +13,8 @@ from weft.security.authority import ROOT_KEY_ADVICE, SETTINGS, Authority
 from weft.security.certificates import end_s
 from weft.security.credentials import CertificateStore, Credentials
 from weft.security.errors import CertificateRefused
-from weft.security.paths import ca_directory, tls_directory
-from weft.security.renewal import RENEW_AT
+from weft.security.files import ca_directory, tls_directory
+from weft.security.rotation import RENEW_AT
 from weft.security.verification import Usage, check_node, verify_untrusted
 
 AUTHORITY_LEFT_S: Final = 90 * 24 * 3600  # of a CA's own certificates: replacing a root is work

@@ -18,7 +18,7 @@ from weft.node.config.named_addresses import NamedAddress, Way
 from weft.node.config.sections import Peer
 from weft.security.certificates import read_certificate_untrusted, read_identity_untrusted
 from weft.security.credentials import CertificateStore
-from weft.security.paths import tls_directory
+from weft.security.files import tls_directory
 from weft.security.urls import parse_url
 from weft.security.verification import check_node
 from weft.transport.tcp.tls import client_context

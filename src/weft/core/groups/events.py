@@ -39,8 +39,8 @@ from weft.core.policy import PolicyAt, policy_at, read_policy_untrusted
 from weft.errors import PeerError, UsageError
 from weft.limits import MIB, OFFSET_MAX
 from weft.model import Event, NodeId, Pattern, parse_node_id, parse_pattern, parse_position
-from weft.model.owned import OWNER
 from weft.model.stream import NUMBER, TEXT_CHARACTERS_MAX
+from weft.model.topic import OWNER
 from weft.routing import Pieces, in_pieces
 
 GROUP_MEMBERS_MAX: Final = 1000  # of one group at one node: each is a connection

@@ -5,13 +5,12 @@ the latest time of the hybrid logical clock or, among equal times, the one of th
 needs no other node, so it works in every part of a split mesh; and the order in which writes arrive does not matter, so
 all parts agree once they have the same writes.
 
-- ``clock``: where times come from.
 - ``bucket``: the entries of one bucket: merged, expired, listed.
-- ``buckets``: all buckets of a node, within bounds of memory. They take in batches of the log.
+- ``buckets``: all buckets of a node, within bounds of memory. They take in batches of the log. And the clock that times
+  come from.
 """
 
 from weft.core.kv.bucket import Bucket, Entry, Place
-from weft.core.kv.buckets import Buckets, KvSettings, Overfull
-from weft.core.kv.clock import ClockBehind, HybridClock
+from weft.core.kv.buckets import Buckets, ClockBehind, HybridClock, KvSettings, Overfull
 
 __all__ = ["Bucket", "Buckets", "ClockBehind", "Entry", "HybridClock", "KvSettings", "Overfull", "Place"]

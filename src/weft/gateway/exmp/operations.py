@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
-from weft.core.call_messages import Question
-from weft.errors import UsageError
-from weft.gateway.exmp.asking import OneCall
+from weft.core.call_messages import Question, Reply
+from weft.errors import UsageError, WeftError
 from weft.gateway.exmp.session import ClientSession, Operate
 from weft.gateway.exmp.values import (
     AuthenticateFields,
@@ -35,9 +34,9 @@ from weft.limits import EXMP_PENDING_MAX, MIB, OFFSET_MAX
 from weft.log import Log
 from weft.log.errors import UnknownStream
 from weft.model import Batch, Epoch, Pattern, Stream, parse_pattern, parse_topic
+from weft.port.access import check_group
 from weft.port.calls import CallDesk, checked_question
 from weft.port.errors import Busy, ServerFailed
-from weft.port.groups import check_group
 from weft.port.pages import PAGE_ENTRIES_MAX, PageRoom
 from weft.port.topics import KnownStreams, topics_of
 from weft.security import Secret
@@ -132,6 +131,46 @@ async def unsubscribe(session: ClientSession, data: JsonObject | None) -> None:
     if feed is None:
         raise UsageError("there is no such subscription on this connection", subscription=number)
     feed.close()
+
+
+class OneCall:
+    """A request to a server of a topic: one call, in memory, and its first reply (CON-04). A ``CallClient`` with one
+    request."""
+
+    def __init__(self, desk: CallDesk) -> None:
+        self._desk = desk
+        self._reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+    async def ask(self, question: Question) -> Reply:
+        """The first reply; raise why there is none. The node ends the call when its time is over."""
+        self._desk.join(self)
+        try:
+            self._desk.ask(self, 1, question)
+            return await self._reply
+        finally:
+            self._desk.leave(self)
+
+    # --- CallClient ---
+
+    def replied(self, number: int, reply: Reply) -> None:
+        if not self._reply.done():
+            self._reply.set_result(reply)
+
+    def failed(self, number: int, error: WeftError) -> None:
+        if not self._reply.done():
+            self._reply.set_exception(error)
+
+    def ended(self, error: WeftError) -> None:
+        self.failed(1, error)
+
+    def handed(self, server: int, handle: int, question: Question) -> None:
+        raise AssertionError("it serves nothing")
+
+    def over(self, handle: int) -> None:
+        raise AssertionError("it serves nothing")
+
+    def took(self, handle: int, count: int) -> None:
+        raise AssertionError("it serves nothing")
 
 
 async def request(desk: CallDesk, session: ClientSession, data: JsonObject | None) -> JsonObject:

@@ -11,7 +11,7 @@ Where tables are, and what they are made of, is the room ``weft.lake``. Read in 
 - ``staging``: both halves of a write; ``source`` is ``format("weft-lake")``, ``streams`` starts queries with it,
   ``upsert`` keeps tables of current state.
 - ``deciding``: two tables of one query. ``evolution``: tables that grow with a schema.
-- ``vacuum``: files that nobody needs.
+- ``compaction``: small files to large ones, and files that nobody needs.
 """
 
 from weft.lake.address import TableError

@@ -1,16 +1,17 @@
-"""Small files to large ones: which belong together (pure), and rewriting them on executors."""
+"""Small files to large ones: which belong together (pure), and rewriting them on executors. And removing files that
+nobody needs any longer: those that compaction replaced, and those that dead attempts left behind."""
 
 from __future__ import annotations
 
 import pickle
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from weft.lake.files import Attempt, DataFile, WrittenFile
+from weft.lake.files import Attempt, DataFile, WrittenFile, batch_of
 from weft.lake.settings import TableSettings
 from weft.pipelines.lake.reading import columns_of, file_rows
 from weft.pipelines.lake.table import Table, open_table
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 QUERY: Final = "compact"  # in names of files, in the place of a query's name
+LAKE_BATCH_S_MAX: Final = 7 * 86_400  # no batch runs longer; files that may belong to a running one are left so long
 SMALL_SHARE: Final = 0.75  # of the target: a larger file is left as it is
+
+
+# --- small files to large ones ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +90,35 @@ def rewrite_bin(settings: TableSettings, schema: pa.Schema, together: Bin, token
     rows = (batch for file in together.files for batch in file_rows(store, schema, file))
     attempt = Attempt(QUERY, 0, 0, token)
     return FileWriter(settings, schema, attempt, open_table(settings).place).write_all(rows)
+
+
+# --- files that nobody needs -----------------------------------------------------------------------------------------
+
+
+def vacuum(table: Table, *, now_s: float, grace_s: float) -> list[str]:
+    """Remove what the table has no use for since ``grace_s``, and nothing of a batch that may be running."""
+    store = table.settings.store()
+    queries = {batch[0] for path in table.forget(now_s, grace_s) if (batch := batch_of(path))}
+    committed = {query: table.committed(query) for query in queries}
+    # Looked for once more, now that it is known which batches are in: a batch that was committed between a listing and
+    # that knowledge would have its own files taken for those of a dead attempt.
+    removed = []
+    for path in table.forget(now_s, grace_s):
+        facts = store.facts(path)
+        if facts and is_dead(path, facts.written_s, committed, now_s):
+            store.remove(path)
+            removed.append(path)
+    return removed
+
+
+def is_dead(path: str, written_s: float, committed: Mapping[str, int | None], now_s: float) -> bool:
+    """Whether nobody will ask for a file that is not part of the table.
+
+    A batch that is in the table needs no other files. Those of a later batch may be on their way in; so may be files
+    of compactions and of other programs, whose names say nothing. They are left until no batch can run that long.
+    """
+    batch = batch_of(path)
+    last = None if batch is None else committed.get(batch[0])
+    if batch is not None and last is not None and batch[1] <= last:
+        return True
+    return now_s - written_s >= LAKE_BATCH_S_MAX

@@ -18,7 +18,7 @@ from weft.limits import LAKE_COMMIT_ATTEMPTS, MIB
 from weft.pipelines.lake.compaction import Bin, rewrite
 from weft.pipelines.lake.reading import columns_of
 from weft.pipelines.lake.table import Table, TableChanged
-from weft.schema.widening import is_same_files, sql_name, wider
+from weft.schema.arrow_types import is_same_files, sql_name, wider
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,9 +20,8 @@ from pyiceberg.exceptions import (
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.table import Table as Loaded
 
-from weft.lake.files import DataFile, WrittenFile
+from weft.lake.files import DataFile, WrittenFile, visible
 from weft.lake.iceberg import IcebergFiles
-from weft.lake.listing import visible
 from weft.limits import LAKE_COMMIT_ATTEMPTS
 from weft.pipelines.lake.reading import columns_of, read_files
 from weft.pipelines.lake.table import TableChanged

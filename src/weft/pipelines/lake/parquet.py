@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from weft.lake.files import DataFile, WrittenFile
-from weft.lake.listing import visible
+from weft.lake.files import DataFile, WrittenFile, visible
 from weft.lake.parquet import DESCRIPTION, STAGED, Decision, ParquetFiles, Taken, decision_path, visible_file
 from weft.limits import LAKE_COMMIT_ATTEMPTS
 from weft.pipelines.lake.reading import nullable, read_files

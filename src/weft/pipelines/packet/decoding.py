@@ -1,6 +1,6 @@
 """A column of datagrams, judged: what each says, who vouches for it, or why it is refused.
 
-``packet.judging.judge_one`` is the definition. Arrays (``packet.emm``, ``packet.compact``) make the rows of good
+``packet.judging.judge_one`` is the definition. Arrays (``packet.arrays``) make the rows of good
 packets whose content fits arrays: nearly all traffic. The others (signatures, seals, forgeries, damage) are judged one
 by one, and so get their reasons in words.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from weft.pipelines.packet import compact, emm
+from weft.pipelines.packet.arrays import accept_compact, accept_emm
 from weft.pipelines.packet.columns import VERDICT, Rows, Sightings
 from weft.pipelines.packet.judging import Means, judge_one
 from weft.pipelines.packet.marks import words_of
@@ -33,7 +33,7 @@ def _judge_block(packets: pa.RecordBatch, means: Means) -> pa.RecordBatch:
     parts: list[pa.RecordBatch] = []
     rows: list[Rows] = []
     left = np.ones(len(sightings), np.bool_)
-    for accept, mine in ((emm.accept, firsts == 0x01), (compact.accept, firsts >> 5 == 0b001)):
+    for accept, mine in ((accept_emm, firsts == 0x01), (accept_compact, firsts >> 5 == 0b001)):
         if mine.any():
             places, accepted = accept(sightings.only(mine), means)
             parts.append(accepted)

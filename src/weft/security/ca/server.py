@@ -18,8 +18,7 @@ from weft.security.ca.api import PEER_CERTIFICATE, CaApi, Clock
 from weft.security.certificates import begin_s, end_s, key_pem, new_key, read_chain_untrusted
 from weft.security.files import write_private
 from weft.security.issuing import Issuer
-from weft.security.renewal import Renewer
-from weft.security.rotation import sleep_until
+from weft.security.rotation import Renewer, sleep_until
 from weft.security.urls import parse_url
 
 PORT: Final = "ca"  # the name of its door

@@ -40,8 +40,8 @@ from weft.testing.sim.network import Host, Network, SimConnection
 from weft.testing.sim.schedule import Schedule, Violation
 from weft.testing.sim.truth import StreamKey, Truth
 from weft.testing.sim.window import Window
+from weft.wire.mesh.checks import Signature
 from weft.wire.mesh.lives import RUN_BYTES, Life
-from weft.wire.mesh.signatures import Signature
 
 SEGMENT_BYTES: Final = 6000  # small, so that retention and compaction have something to do
 DRAIN_S: Final = 2.0

@@ -32,7 +32,7 @@ from weft.transport.clients.values import parse_untrusted, read_pattern_untruste
 from weft.transport.grpc.calls import ServerCall
 from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
-from weft.wire.mesh.calls import check_headers
+from weft.wire.mesh.checks import check_headers
 
 UNSENT_BYTES_MAX: Final = 16 * MIB  # unread by the client: then it gets nothing more
 EVENT_CHARS_MAX: Final = 512  # of the place where a reply is kept

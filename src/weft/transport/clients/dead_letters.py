@@ -15,9 +15,8 @@ from weft.limits import READ_BYTES_MAX
 from weft.log.errors import EventsLost, PositionExpired
 from weft.model import Batch, Epoch, Event, EventId, Pattern, Stream, parse_event_id
 from weft.model.dead_letters import DeadLetter, read_letter_untrusted
-from weft.port.access import Caller
+from weft.port.access import Caller, check_group
 from weft.port.errors import TooLarge
-from weft.port.groups import check_group
 from weft.port.node import MeshNode
 from weft.port.pages import PageRoom, limit_of
 from weft.wire.mesh import mesh_pb2 as pb

@@ -21,12 +21,11 @@ from weft.errors import PeerError, UsageError, WeftError
 from weft.limits import KIB, MIB, PARTITIONS_MAX
 from weft.model import Batch, Topic
 from weft.model.batch_header import PRODUCER_BYTES, message_bytes_untrusted
-from weft.port.access import Caller
+from weft.port.access import Caller, bound_producer
 from weft.port.errors import ShuttingDown, error_message
 from weft.port.held import Use
 from weft.port.later import LaterStore
 from weft.port.node import MeshNode
-from weft.port.producers import bound_producer
 from weft.port.schemas import Payloads
 from weft.port.topics import read_topic_untrusted
 from weft.schema.errors import SchemaBroken

@@ -15,12 +15,11 @@ from weft.log import Log, StreamInfo
 from weft.log.errors import EventsLost, PositionExpired
 from weft.model import COLUMNS, Batch, EventId, Pattern, Position
 from weft.model.traces import TRACEPARENT
-from weft.port.access import Caller
+from weft.port.access import Caller, check_group
 from weft.port.errors import TooLarge, error_message
-from weft.port.groups import check_group
 from weft.port.held import Holding, Use
 from weft.port.history import is_archived
-from weft.port.node import MeshNode
+from weft.port.node import MeshNode, Moment
 from weft.port.pages import (
     PageRoom,
     limit_of,
@@ -29,7 +28,6 @@ from weft.port.pages import (
     stream_token,
 )
 from weft.port.topics import Known, KnownStreams, read_topic_untrusted, topics_of
-from weft.port.ways import Moment
 from weft.transport.clients.fetching import Piece, RangesReading, read_ranges_untrusted, reply_parts
 from weft.transport.clients.values import (
     check_position_count,

@@ -11,8 +11,8 @@ from weft.core.schedules.firing import CatchUp
 from weft.errors import UsageError
 from weft.model.schedules import Schedule, check_event, parse_schedule_name
 from weft.port.access import Caller
+from weft.port.later import NoSchedule, ScheduleStore, ScheduleView
 from weft.port.node import MeshNode
-from weft.port.schedules import NoSchedule, ScheduleStore, ScheduleView
 from weft.port.schemas import check_one
 from weft.port.topics import read_topic_untrusted
 from weft.wire.mesh import mesh_pb2 as pb

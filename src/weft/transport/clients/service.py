@@ -14,9 +14,8 @@ from weft.port.access import Access, Caller
 from weft.port.calls import CallDesk
 from weft.port.held import HeldBytes, Use
 from weft.port.kv import KeyValueStore
-from weft.port.later import LaterStore
+from weft.port.later import LaterStore, ScheduleStore
 from weft.port.node import MeshNode
-from weft.port.schedules import ScheduleStore
 from weft.port.schemas import SchemaStore
 from weft.transport.clients.admin import Answers, KeyAnswers, admin_methods, key_methods
 from weft.transport.clients.admitting import admitted

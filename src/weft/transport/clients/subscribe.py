@@ -16,9 +16,8 @@ from weft.core.messages import AddCredit, Delivered, Handled
 from weft.errors import UsageError, WeftError
 from weft.limits import CLIENT_POSITIONS_MAX
 from weft.model import EventId, Position
-from weft.port.access import Caller
+from weft.port.access import Caller, check_group
 from weft.port.errors import Busy, TooLarge, error_message
-from weft.port.groups import check_group
 from weft.port.held import Use
 from weft.port.node import MeshNode
 from weft.port.pages import WHOLE_BYTES_MAX

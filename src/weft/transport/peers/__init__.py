@@ -4,9 +4,9 @@
 - ``election``    which of two connections stays when both nodes dialled
 - ``outbox``      what waits to be sent, and what goes when a peer is too slow
 - ``settings``
-- ``byte_streams``, ``handshake``, ``receiving``, ``link``  one connection
+- ``byte_streams``, ``receiving``, ``link``  one connection
 - ``gate``        plain text or TLS, and who is at the other end
-- ``introducing``, ``lives``  what hellos say of lives, and how two nodes with one id are found
+- ``introducing``, ``lives``  hellos, what they say of lives, and how two nodes with one id are found
 - ``signed_states``  what nodes say of themselves, signed and checked
 - ``links``       all of them: dialling, accepting, closing
 - ``watching``    who is told what happens, and what people see

@@ -23,8 +23,7 @@ from weft.core.topics import is_own
 from weft.errors import UsageError
 from weft.limits import ERROR_TEXT_CHARS_MAX
 from weft.model import NodeId, parse_node_id, parse_topic
-from weft.wire.mesh.calls import check_headers
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage, check_headers
 from weft.wire.mesh.peerlink_pb2 import PeerCall
 
 SLOTS_TOLD_MAX = 1 << 20  # of all servers of a node: a greater number would only add weight

@@ -9,7 +9,7 @@ from weft.model import NodeId
 from weft.security import CertificateRefused
 from weft.transport.backoff import Backoff
 from weft.transport.peers.byte_streams import LinkBroken
-from weft.transport.peers.handshake import TooSlow
+from weft.transport.peers.introducing import TooSlow
 from weft.transport.peers.link import PeerConnection
 from weft.wire.rpc import StatusCode
 

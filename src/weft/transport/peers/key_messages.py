@@ -18,7 +18,7 @@ from weft.security.key_statements import (
 )
 from weft.security.mesh_keys import BUCKETS, DIGEST_BYTES
 from weft.wire.mesh import peerlink_pb2 as pb
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage
 
 STATEMENTS_MAX: Final = 256  # in one message; ours have up to 64
 

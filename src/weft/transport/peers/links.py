@@ -30,8 +30,7 @@ from weft.transport.peers.dialler import ClosedHere, Dialler, DuplicateLink, Twi
 from weft.transport.peers.election import Election
 from weft.transport.peers.gate import PeerGate, Proof
 from weft.transport.peers.greetings import Greetings
-from weft.transport.peers.handshake import read_hello, within, write_hello
-from weft.transport.peers.introducing import Introductions
+from weft.transport.peers.introducing import Introductions, read_hello, within, write_hello
 from weft.transport.peers.link import LINK_FAREWELL_TIMEOUT_S, PeerConnection
 from weft.transport.peers.settings import LinkSettings
 from weft.transport.peers.signed_states import StateNotary

@@ -17,9 +17,8 @@ from weft.membership import Digest, Gossip, Liveness, NodeState, Ping, PingFor, 
 from weft.model import Epoch, NodeId, parse_node_id, parse_pattern
 from weft.routing import Summary
 from weft.wire.mesh import peerlink_pb2 as pb
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage, read_signature_untrusted
 from weft.wire.mesh.features import Feature
-from weft.wire.mesh.signatures import read_signature_untrusted
 
 # --- to a peer -------------------------------------------------------------------------------------------------------
 

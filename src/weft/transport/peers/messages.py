@@ -43,8 +43,7 @@ from weft.limits import (
 )
 from weft.model import BadBatch, Batch, NodeId, Stream, Topic, parse_node_id, parse_topic
 from weft.transport.peers.call_messages import call_message
-from weft.wire.mesh.calls import check_headers
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage, check_headers
 from weft.wire.mesh.mesh_pb2 import StreamBatch
 from weft.wire.mesh.peerlink_pb2 import (
     Ack,

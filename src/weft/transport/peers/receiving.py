@@ -31,7 +31,7 @@ from weft.transport.peers.messages import (
 )
 from weft.transport.peers.signed_states import StateNotary
 from weft.transport.peers.watching import LinkListener, LinkObserver
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage
 from weft.wire.mesh.frames import read_peer_message_untrusted
 from weft.wire.mesh.peerlink_pb2 import PeerBatches, PeerGossip, PeerMessage
 

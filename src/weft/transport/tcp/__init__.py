@@ -1,8 +1,7 @@
 """EXMP on sockets: TCP and TLS around the connection of ``weft.wire.exmp``, which decides everything.
 
-- ``link``       one connection: reads, timers and writes; its user is a ``LinkUser``
+- ``link``       one connection: reads, timers and writes; its user is a ``LinkUser``. And how it is dialled
 - ``listener``   a port that links come in by, and their end
-- ``dialling``   a link to another side
 - ``tls``        contexts for both sides
 
 An ``ExmpConnection`` is driven by callbacks, not by streams and tasks: all requests of one read are handed over
@@ -10,8 +9,16 @@ together, and all answers of one turn of the event loop are written together. No
 stops while requests wait for answers, or while the peer does not take its answers.
 """
 
-from weft.transport.tcp.dialling import Unreachable, dial
-from weft.transport.tcp.link import Answer, BadAnswer, ExmpConnection, LinkLost, LinkUser, ReceivedRequest
+from weft.transport.tcp.link import (
+    Answer,
+    BadAnswer,
+    ExmpConnection,
+    LinkLost,
+    LinkUser,
+    ReceivedRequest,
+    Unreachable,
+    dial,
+)
 from weft.transport.tcp.listener import EXMP_SURPLUS_MAX, Listener
 from weft.transport.tcp.tls import client_context, renewing, server_context
 

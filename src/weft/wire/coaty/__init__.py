@@ -19,9 +19,9 @@ From values to the wire and back::
 
 Values check themselves when they are made, and raise UsageError; whatever a peer sent wrong raises BadCoatyMessage.
 
-- ``event_types``, ``namespaces``, ``topics``, ``identifiers``: the names.
+- ``topics`` (with the types of events), ``namespaces``, ``identifiers``: the names.
 - ``objects``, ``one_way``, ``two_way``, ``messages``: the values, and their JSON.
-- ``filters``, ``matching`` (with ``like``, ``collation``), ``joins``: which objects a peer wants.
+- ``filters``, ``matching`` (with ``text``), ``joins``: which objects a peer wants.
 - ``liveliness``, ``liveliness_messages``: last wills, and when to carry them out. ``io_routes``: IO associations.
 
 The document is ``coaty-libp2p.md``; where it is silent, npm's ``@coaty/core`` 2.4.1 is followed, and tests hold this
@@ -29,7 +29,6 @@ room against its answers (``tests/vectors/coaty``).
 """
 
 from weft.wire.coaty.errors import BadCoatyMessage
-from weft.wire.coaty.event_types import FILTERED, REQUEST_OF, RESPONSE_TO, EventType
 from weft.wire.coaty.filters import (
     Combine,
     Condition,
@@ -78,7 +77,17 @@ from weft.wire.coaty.namespaces import (
 )
 from weft.wire.coaty.objects import CoatyObject, CoreType, require_object
 from weft.wire.coaty.one_way import Advertise, Associate, Channel, Deadvertise, IoValue
-from weft.wire.coaty.topics import Topic, in_namespace, is_coaty_topic, parse_topic_untrusted, require_raw_topic
+from weft.wire.coaty.topics import (
+    FILTERED,
+    REQUEST_OF,
+    RESPONSE_TO,
+    EventType,
+    Topic,
+    in_namespace,
+    is_coaty_topic,
+    parse_topic_untrusted,
+    require_raw_topic,
+)
 from weft.wire.coaty.two_way import (
     EVERYTHING,
     INVALID_PARAMETERS,

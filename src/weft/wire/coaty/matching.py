@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, assert_never
 
-from weft.wire.coaty.collation import sort_key
 from weft.wire.coaty.errors import BadCoatyMessage
 from weft.wire.coaty.filters import Combine, Condition, ContextFilter, ObjectFilter, Operator, Order, Path
 from weft.wire.coaty.jsonvalues import Json, JsonObject, same
-from weft.wire.coaty.like import like
+from weft.wire.coaty.text import like, sort_key
 
 COATY_MATCH_STEPS_MAX: Final = 100_000  # of matching one object: about 50 ms, then the filter is refused
 COATY_QUERY_STEPS_MAX: Final = 2_000_000  # of matching all objects of a query: about a second; 200,000 simple tests

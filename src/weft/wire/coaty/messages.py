@@ -11,14 +11,13 @@ from msgspec import UNSET
 from weft.errors import UsageError
 from weft.limits import COATY_PAYLOAD_BYTES_MAX, COATY_RECEIVED_BYTES_MAX
 from weft.wire.coaty.errors import BadCoatyMessage, blaming_peer
-from weft.wire.coaty.event_types import EventType
 from weft.wire.coaty.filters import ContextFilter, ObjectFilter, read_context_filter, read_object_filter
 from weft.wire.coaty.identifiers import require_uuid, shown
 from weft.wire.coaty.joins import JoinCondition, read_join_conditions
 from weft.wire.coaty.jsonvalues import Json, JsonObject, decode_json_untrusted, encode_json
 from weft.wire.coaty.objects import CORE_TYPES, OBJECT_TYPE_PREFIX, CoatyObject
 from weft.wire.coaty.one_way import Advertise, Associate, Channel, Deadvertise, IoValue
-from weft.wire.coaty.topics import Topic
+from weft.wire.coaty.topics import EventType, Topic
 from weft.wire.coaty.two_way import (
     Call,
     CallError,

@@ -1,20 +1,71 @@
-"""Topics: ``coaty/1/<namespace>/<event><filter>[/<correlation id>]``, and raw topics beside them (COA-03, COA-05)."""
+"""Types of events, and topics: ``coaty/1/<namespace>/<event><filter>[/<correlation id>]``, and raw topics beside them
+(COA-03, COA-05)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from weft.errors import UsageError
 from weft.limits import FLOODSUB_TOPIC_BYTES_MAX
 from weft.wire.coaty.errors import blaming_peer
-from weft.wire.coaty.event_types import EventType
 from weft.wire.coaty.identifiers import require_uuid, shown
 from weft.wire.coaty.namespaces import FORBIDDEN_CHARACTERS, is_unicode, require_namespace
 
 COATY_TOPIC_BYTES_MAX: Final = FLOODSUB_TOPIC_BYTES_MAX
 PROTOCOL_PREFIX: Final = "coaty/"
 VERSION: Final = "1"
+
+
+class EventType(StrEnum):
+    """An event type; the value is its code in a topic."""
+
+    ADVERTISE = "ADV"
+    DEADVERTISE = "DAD"
+    CHANNEL = "CHN"
+    ASSOCIATE = "ASC"
+    IO_VALUE = "IOV"
+    DISCOVER = "DSC"
+    RESOLVE = "RSV"
+    QUERY = "QRY"
+    RETRIEVE = "RTV"
+    UPDATE = "UPD"
+    COMPLETE = "CPL"
+    CALL = "CLL"
+    RETURN = "RTN"
+
+    @property
+    def has_filter(self) -> bool:
+        """Whether the topic names a type, channel, operation or IO context behind the code."""
+        return self in FILTERED
+
+    @property
+    def is_request(self) -> bool:
+        return self in RESPONSE_TO
+
+    @property
+    def is_response(self) -> bool:
+        return self in REQUEST_OF
+
+    @property
+    def is_two_way(self) -> bool:
+        """Whether events of this type carry a correlation id."""
+        return self.is_request or self.is_response
+
+
+FILTERED: Final = frozenset(
+    {EventType.ADVERTISE, EventType.CHANNEL, EventType.ASSOCIATE, EventType.UPDATE, EventType.CALL}
+)
+
+RESPONSE_TO: Final = {
+    EventType.DISCOVER: EventType.RESOLVE,
+    EventType.QUERY: EventType.RETRIEVE,
+    EventType.UPDATE: EventType.COMPLETE,
+    EventType.CALL: EventType.RETURN,
+}
+
+REQUEST_OF: Final = {response: request for request, response in RESPONSE_TO.items()}
 
 _CODE_CHARS = 3
 _CODES = frozenset(EventType)

@@ -10,8 +10,8 @@ and whose ``data_to_send`` goes to the peer; bytes that one step leaves over bel
 
 On the streams: ``identify`` (who, where, what), ``floodsub`` (publish and subscribe; ``Router`` decides who gets what),
 and Coaty's own liveliness protocol, which is not of this room. ``mdns`` finds peers, ``multiaddr`` says where they
-are, ``keys``, ``private_keys`` and ``peer_id`` who they are. ``protobuf``, ``varint``, ``framing``, ``base58`` and
-``dns`` are the formats underneath.
+are, ``keys``, ``private_keys`` and ``peer_id`` who they are. ``protobuf``, ``varint``, ``framing`` and ``dns`` are
+the formats underneath.
 
 Whatever a peer sends, the only error is ``BadFrame``. Chance and time are arguments.
 """

@@ -6,7 +6,6 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-from weft.wire.libp2p import base58
 from weft.wire.libp2p.errors import BadFrame
 
 PEER_ID_KEY_BYTES_MAX: Final = 42  # longer keys are hashed into the peer id; an Ed25519 key (36) stands in it as it is
@@ -18,6 +17,11 @@ SHA2_256 = 0x12
 SHA2_256_BYTES = 32
 HEAD_BYTES = 2
 
+# Base58 as Bitcoin writes it.
+ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+DIGITS = {character: value for value, character in enumerate(ALPHABET)}
+TEXT_CHARACTERS_MAX = 128  # a peer id has at most 60; the work grows with the square
+
 
 @dataclass(frozen=True, slots=True)
 class PeerId:
@@ -26,7 +30,7 @@ class PeerId:
     multihash: bytes
 
     def __str__(self) -> str:
-        return base58.encode(self.multihash)
+        return encode_base58(self.multihash)
 
     @property
     def inlined_key(self) -> bytes | None:
@@ -59,4 +63,28 @@ def from_bytes_untrusted(multihash: bytes) -> PeerId:
 
 def from_text_untrusted(text: str) -> PeerId:
     """The id written as ``text`` in base58; raise only BadFrame."""
-    return from_bytes_untrusted(base58.decode_untrusted(text))
+    return from_bytes_untrusted(decode_base58_untrusted(text))
+
+
+def encode_base58(data: bytes) -> str:
+    number = int.from_bytes(data, "big")
+    digits = []
+    while number:
+        number, digit = divmod(number, 58)
+        digits.append(ALPHABET[digit])
+    zeros = len(data) - len(data.lstrip(b"\0"))  # a leading zero byte is written as a leading "1"
+    return "1" * zeros + "".join(reversed(digits))
+
+
+def decode_base58_untrusted(text: str) -> bytes:
+    """The bytes ``text`` stands for; raise only BadFrame."""
+    if len(text) > TEXT_CHARACTERS_MAX:
+        raise BadFrame("base58 text is too long", have=len(text), limit=TEXT_CHARACTERS_MAX)
+    number = 0
+    for at, character in enumerate(text):
+        digit = DIGITS.get(character)
+        if digit is None:
+            raise BadFrame("not a base58 character", at=at, character=repr(character))
+        number = number * 58 + digit
+    zeros = len(text) - len(text.lstrip("1"))
+    return bytes(zeros) + number.to_bytes((number.bit_length() + 7) // 8, "big")

@@ -9,6 +9,6 @@ no package, as the document wants it, so only nodes import that module: in a cli
 somebody else's ``Event``.
 """
 
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage
 
 __all__ = ["BadMeshMessage"]

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 from weft.limits import OFFSET_MAX
 from weft.model.stream import Epoch, Stream
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage
 from weft.wire.mesh.mesh_pb2 import StreamRef
 from weft.wire.mesh.streams import read_stream_untrusted
 

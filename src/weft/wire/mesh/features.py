@@ -13,7 +13,7 @@ from typing import Final
 from weft.errors import UsageError
 from weft.limits import ORIGIN_BYTES_MAX, PEER_ADDRESSES_MAX, PEER_FEATURES_MAX, PEER_NAME_CHARS_MAX
 from weft.model.stream import Epoch, NodeId, parse_node_id
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage
 from weft.wire.mesh.lives import (
     Heard,
     Life,

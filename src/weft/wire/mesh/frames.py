@@ -7,7 +7,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from weft.limits import PEER_FRAME_BYTES_MAX
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage
 from weft.wire.mesh.mesh_pb2 import CODEC_ZSTD
 from weft.wire.mesh.peerlink_pb2 import PeerCompressed, PeerMessage
 

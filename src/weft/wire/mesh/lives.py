@@ -13,9 +13,8 @@ import struct
 from typing import Final, NamedTuple
 
 from weft.limits import OFFSET_MAX
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage, Signature, read_signature_untrusted
 from weft.wire.mesh.peerlink_pb2 import HeardLife, NodeLife
-from weft.wire.mesh.signatures import Signature, read_signature_untrusted
 
 RUN_BYTES: Final = 16  # random: no two lives have the same
 PURPOSE: Final = b"weft: a life that heard of another\0"

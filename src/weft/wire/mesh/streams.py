@@ -6,7 +6,7 @@ from weft.errors import UsageError
 from weft.limits import OFFSET_MAX
 from weft.model.stream import Epoch, Position, Stream, parse_node_id
 from weft.model.topic import parse_topic
-from weft.wire.mesh.errors import BadMeshMessage
+from weft.wire.mesh.checks import BadMeshMessage
 from weft.wire.mesh.mesh_pb2 import StreamPosition, StreamRef
 
 

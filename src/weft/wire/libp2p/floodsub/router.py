@@ -10,12 +10,13 @@ from weft.errors import UsageError
 from weft.wire.libp2p.errors import BadFrame
 from weft.wire.libp2p.floodsub import rpc, signing
 from weft.wire.libp2p.floodsub.rpc import Message, Rpc, Subscription, check_topic
-from weft.wire.libp2p.floodsub.seen import Seen
 from weft.wire.libp2p.floodsub.signing import Distrust
 from weft.wire.libp2p.peer_id import PeerId
 from weft.wire.libp2p.private_keys import PrivateKey
 
 FLOODSUB_TOPICS_PER_PEER_MAX: Final = 4096  # an open request is a topic; 16 MiB if all are as long as can be
+FLOODSUB_SEEN_S: Final = 120.0  # four times as long as the reference remembers
+FLOODSUB_SEEN_MAX: Final = 1 << 17  # 120 s at 1,000 messages/s; oldest go first
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,33 @@ ANNOUNCED_AT_ONCE = 512  # topics in one RPC: 2 MiB if all are as long as can be
 NOTHING: frozenset[str] = frozenset()
 
 Effect = Send | Deliver | Subscribed | Dropped
+
+
+class Seen:
+    """Which messages have come by, in the order in which they came; bounded in time and number, the oldest go first."""
+
+    def __init__(self, *, seconds_max: float = FLOODSUB_SEEN_S, count_max: int = FLOODSUB_SEEN_MAX) -> None:
+        assert count_max > 0, "what was just added must stay"
+        self._seconds_max = seconds_max
+        self._count_max = count_max
+        self._since_s: dict[bytes, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._since_s)
+
+    def has(self, message_id: bytes, now_s: float) -> bool:
+        since_s = self._since_s.get(message_id)
+        return since_s is not None and now_s - since_s < self._seconds_max
+
+    def add(self, message_id: bytes, now_s: float) -> None:
+        """Remember ``message_id`` from now on, and forget what is too old or too much."""
+        self._since_s.pop(message_id, None)
+        self._since_s[message_id] = now_s
+        while len(self._since_s) > self._count_max or now_s - self._oldest_s() >= self._seconds_max:
+            del self._since_s[next(iter(self._since_s))]
+
+    def _oldest_s(self) -> float:
+        return next(iter(self._since_s.values()))
 
 
 class Router:

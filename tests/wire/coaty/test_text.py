@@ -1,4 +1,4 @@
-"""Like patterns against a plain translation that backtracks, and their cost."""
+"""Like patterns against a plain translation that backtracks, and their cost; the order of texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.wire.coaty.like import like
+from tests.wire.coaty.samples import vectors
+from weft.wire.coaty.text import like, sort_key
 
 
 def slow_like(pattern: str, text: str) -> bool:
@@ -42,3 +43,24 @@ def test_finds_what_a_pattern_was_filled_into(parts: list[str], data: st.DataObj
 def test_no_pattern_is_a_trap(pattern: str) -> None:
     """A backtracking matcher would not finish within the age of the universe."""
     assert not like(pattern, "a" * 10_000)
+
+
+@pytest.mark.req("COA-05")
+def test_the_reference_orders_the_same() -> None:
+    for a, b, expected in vectors("collation.json")["pairs"]:
+        order = (sort_key(a) > sort_key(b)) - (sort_key(a) < sort_key(b))
+        assert order == expected, (a, b)
+
+
+def test_levels() -> None:
+    words = ["", "_", "2024-01", "2024-02", "a", "A", "á", "b", "cote", "coté", "côte", "côté", "Z", "ω", "я", "温"]
+    assert sorted(sorted(words), key=sort_key) == words
+    assert sorted(words) != words
+
+
+@given(st.text(), st.text())
+def test_case_matters_least(a: str, b: str) -> None:
+    """Any text has a place, and letters that differ in more than case decide before those that differ in case."""
+    assert sort_key(a)[:1] <= sort_key(a + b)[:1]
+    if a.isascii():
+        assert sort_key(a)[:2] == sort_key(a.upper())[:2]

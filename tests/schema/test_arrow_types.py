@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from weft.schema.widening import is_same_files, sql_name, wider
+from weft.schema.arrow_types import is_same_files, sql_name, wider
 
 pytestmark = pytest.mark.req("LAK-02")
 

@@ -23,7 +23,7 @@ from weft.security import (
     Renewer,
     Rotation,
 )
-from weft.security.renewal import RENEWAL_BACKOFF_S_MAX
+from weft.security.rotation import RENEWAL_BACKOFF_S_MAX
 
 chances = st.floats(0, 1)
 
