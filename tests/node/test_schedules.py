@@ -11,7 +11,7 @@ import pytest
 from tests.node.running import running_node
 from weft.model.schedules import Schedule
 from weft.port.errors import QuotaUsedUp
-from weft.port.schedules import NoSchedule
+from weft.port.later import NoSchedule
 
 pytestmark = pytest.mark.req("CON-03")
 

@@ -22,6 +22,7 @@ RENEWAL_BACKOFF_S_MAX: Final = 300.0  # a third of a day is left when renewal be
 RENEW_AT: Final = 2 / 3  # of the life
 SPREAD: Final = 1 / 30  # of the life, to both sides: nodes that were started together do not renew together
 ATTEMPTS_AT_LEAST: Final = 20  # in the last third, however short the life is
+CLOCK_READ_S: Final = 60.0  # then the clock is read again: timers stand still while a machine sleeps
 
 
 class Renewer:
@@ -55,8 +56,6 @@ class Renewer:
     def expires_in_s(self, now_s: float) -> float:
         """For a metric; negative once it has expired."""
         return self.end_s - now_s
-
-CLOCK_READ_S: Final = 60.0  # then the clock is read again: timers stand still while a machine sleeps
 
 
 class Source(Protocol):

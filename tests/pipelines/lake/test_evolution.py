@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -170,7 +171,7 @@ def test_rows_that_come_while_files_are_written_again_are_not_lost(
     """A large table takes minutes, and its archive goes on while a replay of dead letters widens it."""
     table = made(tmp_path, TableFormat.DELTA)
     add(table, FIRST, OLD, 0)
-    rewrite = vars(evolution)["rewrite"]
+    rewrite: Callable[..., list[WrittenFile]] = vars(evolution)["rewrite"]
     batches = iter(range(1, 3))
 
     def slow(*arguments: Any) -> list[WrittenFile]:
@@ -192,7 +193,7 @@ def test_rows_that_come_while_files_are_written_again_are_not_lost(
 def test_a_table_that_others_never_leave_alone_is_not_widened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = made(tmp_path, TableFormat.DELTA)
     add(table, FIRST, OLD, 0)
-    rewrite = vars(evolution)["rewrite"]
+    rewrite: Callable[..., list[WrittenFile]] = vars(evolution)["rewrite"]
     batches = count(1)
 
     def busy(*arguments: Any) -> list[WrittenFile]:

@@ -10,8 +10,8 @@ from pyiceberg.table import Table as Loaded
 
 from tests.pipelines.lake.made import configure_catalog, made_table, offsets_of, rows, written
 from weft.pipelines.lake import TableChanged, open_table
+from weft.pipelines.lake.compaction import vacuum
 from weft.pipelines.lake.iceberg import IcebergLake
-from weft.pipelines.lake.vacuum import vacuum
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from weft.limits import MIB
 from weft.model import Batch, Epoch, NodeId, Stream
 from weft.model.key_value import COUNTER_BITS, SETTINGS_KEY, Record, Revision, bucket_of, read_record_untrusted
 
+EXPIRIES_SPARE: Final = 1024  # times of values that were replaced, before they are sorted out
+
 
 class ClockBehind(WeftError):
     """The wall clock of this node is behind what the node has already written."""
@@ -55,8 +57,6 @@ class HybridClock:
             )
         self.last = time
         return time
-
-EXPIRIES_SPARE: Final = 1024  # times of values that were replaced, before they are sorted out
 
 
 class Overfull(WeftError):
