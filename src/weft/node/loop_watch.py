@@ -10,6 +10,7 @@ The CPU time tells two cases apart: either the loop was busy, or the machine was
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import sys
 import threading
@@ -147,7 +148,9 @@ class LoopWatch:
         """Runs in the thread."""
         while not self._over.wait(self._look_s):
             if self._hold_ups.is_overdue(time.monotonic()):
-                self._hold_ups.see(place_of(sys._current_frames().get(self._of_thread)))
+                # That thread goes on meanwhile: once, Python gave us something that was not a frame.
+                with contextlib.suppress(AttributeError):
+                    self._hold_ups.see(place_of(sys._current_frames().get(self._of_thread)))
 
     def _on_garbage(self, phase: str, _: Mapping[str, int]) -> None:
         now_s = time.monotonic()
