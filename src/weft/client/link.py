@@ -37,6 +37,7 @@ class PublishLink:
         self.has_acknowledged = False
         self.leaving: WeftError | None = None  # why the node wants no more; then nothing new is sent to it
         self._call = call
+        self._stream = call.call  # looked up once, because every message goes there
         self._requests = count(1)
 
     @classmethod
@@ -72,11 +73,11 @@ class PublishLink:
         """Send at once, because somebody may be waiting for the answer, whether there is room or not: see ``is_full``,
         and call ``wait_for_room`` before the next message. If the stream is over, nothing happens: the reader gets the
         error."""
-        self._call.call.write_now(message.to_bytes())
+        self._stream.write_now(message.to_bytes())
 
     @property
     def is_full(self) -> bool:
-        return self._call.call.is_full
+        return self._stream.is_full
 
     async def wait_for_room(self) -> None:
         await self._call.wait_for_room()

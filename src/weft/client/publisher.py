@@ -49,7 +49,7 @@ class Publisher:
         options = nodes.options
         self._nodes = nodes
         self._hooks: Hooks = nodes.hooks
-        self._is_watched = type(nodes.hooks) is not Hooks  # by an application that has hooks of its own
+        self._has_hooks = type(nodes.hooks) is not Hooks  # of the application
         self._producer = producer
         self._wake = asyncio.Event()
         self._resting: PublishLink | None = None  # it has sent everything, and waits for ``_wake``
@@ -315,7 +315,7 @@ class Publisher:
         lane = chunk.lane
         if isinstance(outcome, Receipt):
             self._refusals.succeeded()
-            if self._is_watched:
+            if self._has_hooks:
                 latency_s = self._loop.time() - (chunk.first_sent_s or 0.0)
                 notify(self._hooks.on_published, lane.topic, chunk.events, len(chunk.data), latency_s)
             self._settle(chunk, outcome)

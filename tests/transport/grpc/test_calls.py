@@ -146,6 +146,28 @@ async def test_messages_that_waited_are_delivered_and_make_room() -> None:
 
 
 @on_both_loops
+@pytest.mark.req("SEC-05")
+async def test_a_hold_lasts_that_is_asked_for_while_messages_that_waited_are_delivered() -> None:
+    """A client that sends at once with its first message must not get around what the node takes at a time."""
+    held: list[bool] = []
+
+    async def overwhelmed(call: ServerCall) -> None:
+        call.widen()
+        await until(lambda: len(call._unread) == 2)
+        call.deliver_to(lambda message: call.hold() if message == b"too much" else None)
+        held.append(call._stream.held)
+        call.release()
+        held.append(call._stream.held)
+
+    async with serving({ECHO: overwhelmed}) as place, place.channel() as channel:
+        call = await channel.call(ECHO)
+        await call.write(b"too much")
+        await call.write(b"more")
+        assert await call.read() is None
+    assert held == [True, False]
+
+
+@on_both_loops
 async def test_who_is_cancelled_while_reading_or_writing_does_no_harm() -> None:
     async with serving(ECHOING) as place, place.channel() as channel:
         call = await channel.call(ECHO)

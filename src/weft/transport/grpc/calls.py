@@ -67,12 +67,14 @@ class Call:
         return message
 
     def deliver_to(self, take: Callable[[bytes], None]) -> None:
-        """From now on, ``take`` gets messages as they come, and none waits. ``read`` is only for the end."""
+        """From now on, ``take`` gets messages as they come, and none waits. ``read`` is only for the end.
+
+        ``take`` may ``hold`` already while it gets those that waited."""
         self._stream.deliver = take
-        while self._unread:
-            take(self._unread.popleft())
         self._unread_bytes = 0
         self._release()
+        while self._unread:
+            take(self._unread.popleft())
 
     def hold(self) -> None:
         """With ``deliver_to``: for now, the peer may send only its window."""
