@@ -1,4 +1,4 @@
-"""Callers by themselves: checks that tell of refusals, and streams whose key was revoked."""
+"""Callers by themselves: checks that tell of refusals, streams whose key was revoked, and producers of one owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files are written together, and that a file written anew has the same rows."""
+"""Which files are written together, that a file written again has the same rows, and which files nobody wants."""
 
 from __future__ import annotations
 

@@ -28,12 +28,12 @@ def slow_like(pattern: str, text: str) -> bool:
 
 @settings(max_examples=300)
 @given(st.text("ab%_\\\n\r.", max_size=10), st.text("ab%_\\\n\r.", max_size=12))
-def test_equals_the_definition(pattern: str, text: str) -> None:
+def test_like_equals_the_definition(pattern: str, text: str) -> None:
     assert like(pattern, text) == slow_like(pattern, text)
 
 
 @given(st.lists(st.sampled_from(["%", "a", "b", "_", "\n", "\r", "\u2028"]), max_size=8), st.data())
-def test_finds_what_a_pattern_was_filled_into(parts: list[str], data: st.DataObject) -> None:
+def test_like_finds_what_a_pattern_was_filled_into(parts: list[str], data: st.DataObject) -> None:
     fillings = {"%": st.text("ab", max_size=3), "_": st.sampled_from("ab")}
     text = "".join(data.draw(fillings.get(part, st.just(part))) for part in parts)
     assert like("".join(parts), text)
@@ -52,14 +52,14 @@ def test_the_reference_orders_the_same() -> None:
         assert order == expected, (a, b)
 
 
-def test_levels() -> None:
+def test_levels_of_the_order() -> None:
     words = ["", "_", "2024-01", "2024-02", "a", "A", "á", "b", "cote", "coté", "côte", "côté", "Z", "ω", "я", "温"]
     assert sorted(sorted(words), key=sort_key) == words
     assert sorted(words) != words
 
 
 @given(st.text(), st.text())
-def test_case_matters_least(a: str, b: str) -> None:
+def test_case_matters_least_in_the_order(a: str, b: str) -> None:
     """Any text has a place, and letters that differ in more than case decide before those that differ in case."""
     assert sort_key(a)[:1] <= sort_key(a + b)[:1]
     if a.isascii():

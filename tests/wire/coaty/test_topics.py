@@ -1,4 +1,4 @@
-"""Topics built and taken apart, raw topics, and every way to get them wrong."""
+"""Topics built and taken apart, raw topics, and every way to get them wrong; what follows from the type of an event."""
 
 from __future__ import annotations
 
@@ -177,14 +177,14 @@ ANSWERS = {answer for *_, answer in TABLE if answer}
 
 
 @pytest.mark.req("COA-03")
-def test_there_are_no_others() -> None:
+def test_there_are_no_other_types_of_events() -> None:
     assert [(event.name, event.value) for event in EventType] == [(name, code) for name, code, *_ in TABLE]
     assert set(DATA_TYPES) == set(EventType)
 
 
 @pytest.mark.req("COA-03")
 @pytest.mark.parametrize(("name", "code", "has_filter", "answer"), TABLE)
-def test_properties(name: str, code: str, has_filter: bool, answer: str | None) -> None:
+def test_a_type_of_events_says_what_belongs_to_it(name: str, code: str, has_filter: bool, answer: str | None) -> None:
     event = EventType(code)
     assert event.name == name
     assert event.has_filter == has_filter

@@ -76,23 +76,23 @@ REFERENCE = [(bytes.fromhex(case["multihash"]), case["peer_id"]) for case in cas
 
 @pytest.mark.req("COA-01")
 @pytest.mark.parametrize(("data", "text"), DRAFT + REFERENCE)
-def test_vectors_both_ways(data: bytes, text: str) -> None:
+def test_base58_vectors_both_ways(data: bytes, text: str) -> None:
     assert peer_id.encode_base58(data) == text
     assert peer_id.decode_base58_untrusted(text) == data
 
 
 @given(st.binary(max_size=64))
-def test_round_trip(data: bytes) -> None:
+def test_base58_round_trip(data: bytes) -> None:
     assert peer_id.decode_base58_untrusted(peer_id.encode_base58(data)) == data
 
 
 @pytest.mark.parametrize("character", ["0", "O", "I", "l", "/", " ", "é", "\0"])
-def test_other_characters_are_refused(character: str) -> None:
+def test_other_characters_than_those_of_base58_are_refused(character: str) -> None:
     with pytest.raises(BadFrame, match=r"not a base58 character \(at 1"):
         peer_id.decode_base58_untrusted("2" + character)
 
 
-def test_length_is_bounded() -> None:
+def test_the_length_of_base58_is_bounded() -> None:
     with pytest.raises(BadFrame, match="too long"):
         peer_id.decode_base58_untrusted("2" * 129)
 

@@ -1,4 +1,4 @@
-"""Stories of one node and its neighbours A, B and C."""
+"""Stories of one node and its neighbours A, B and C; and which messages it remembers."""
 
 from __future__ import annotations
 
@@ -343,7 +343,7 @@ def test_every_message_reaches_everybody_connected_exactly_once(
             assert len(ids) - before[person] == (1 if person in reach[peer] else 0)
 
 
-def test_remembers_for_a_while() -> None:
+def test_what_was_seen_is_remembered_for_a_while() -> None:
     seen = Seen(seconds_max=10.0)
     seen.add(b"a", now_s=0.0)
     assert seen.has(b"a", now_s=9.9)
@@ -351,7 +351,7 @@ def test_remembers_for_a_while() -> None:
     assert not seen.has(b"b", now_s=0.0)
 
 
-def test_forgets_what_is_too_old_when_something_comes() -> None:
+def test_what_was_seen_too_long_ago_is_forgotten_when_something_comes() -> None:
     seen = Seen(seconds_max=10.0)
     seen.add(b"a", now_s=0.0)
     seen.add(b"b", now_s=5.0)
@@ -359,7 +359,7 @@ def test_forgets_what_is_too_old_when_something_comes() -> None:
     assert len(seen) == 2
 
 
-def test_forgets_the_oldest_when_there_are_too_many() -> None:
+def test_the_oldest_seen_are_forgotten_when_there_are_too_many() -> None:
     seen = Seen(count_max=2)
     for number, message_id in enumerate((b"a", b"b", b"c")):
         seen.add(message_id, now_s=float(number))
@@ -367,7 +367,7 @@ def test_forgets_the_oldest_when_there_are_too_many() -> None:
 
 
 @given(st.lists(st.tuples(st.binary(max_size=1), st.floats(0, 5)), max_size=60))
-def test_equals_its_definition(steps: list[tuple[bytes, float]]) -> None:
+def test_what_was_seen_equals_its_definition(steps: list[tuple[bytes, float]]) -> None:
     """A message is known if it was added within the last 10 s and fewer than 4 others were added since."""
     seen = Seen(seconds_max=10.0, count_max=4)
     added: list[tuple[bytes, float]] = []
