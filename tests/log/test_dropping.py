@@ -9,14 +9,16 @@ import pytest
 from tests.log.laboratory import EPOCH, Readout, batch, read_out, settle, stream
 from weft.log import Log, MemoryStore, keys, open_store
 from weft.log.compaction import compact
+from weft.log.kv_compaction import compact_bucket
 from weft.log.records import INDEX_BYTES
 from weft.log.repair import examine
 from weft.log.retention import RetentionRule, retain
 from weft.log.store import Row, Space
 from weft.log.survey import SEGMENT_END
-from weft.model import Epoch, parse_pattern
+from weft.model import Batch, Epoch, parse_pattern
+from weft.model.key_value import COUNTER_BITS, Op, Record
 
-COPY, COPY_EPOCH = stream("plant.temp", "node-b"), Epoch(5)
+COPY, COPY_EPOCH = stream("weft.kv.plant", "node-b"), Epoch(5)
 
 
 class Interrupted(MemoryStore):
@@ -58,15 +60,26 @@ def by_key(log: Log) -> None:
     compact(log, log.state(COPY, COPY_EPOCH), 0)
 
 
+def by_bucket(log: Log) -> None:
+    compact_bucket(log, COPY.topic, 5000, grace_ms=1000, skew_ms=100)
+
+
+def written(number: int) -> Batch:
+    """An event that every kind of work takes away, some sooner, some later."""
+    record = Record(Op.DELETE if number == 4 else Op.PUT, "k", number + 1 << COUNTER_BITS, 0, "", b"")
+    made = Batch.from_columns([b"%d" % number * INDEX_BYTES], number, [b"k"], [record.headers()])
+    return made.with_base_offset(number)
+
+
 @pytest.mark.req("LOG-07", "MSH-03")
-@pytest.mark.parametrize("work", [by_size, by_age, by_key])
+@pytest.mark.parametrize("work", [by_size, by_age, by_key, by_bucket])
 def test_a_copy_is_restarted_at_any_moment(work: Callable[[Log], None]) -> None:
     moments = 0
     while True:
         store = Interrupted()
         log = open_store(store, lambda: EPOCH, recent_bytes=0)
         for base in range(5):
-            log.append_copy(COPY, COPY_EPOCH, batch(b"%d" % base * INDEX_BYTES, keys=[b"k"], base=base, at_us=base))
+            log.append_copy(COPY, COPY_EPOCH, written(base))
         settle(log)
         log.append_copy(COPY, COPY_EPOCH, batch(b"in the write-ahead log", base=5))
         store.interrupt = lambda log=log: log.restart_copy(COPY, COPY_EPOCH, 50)  # type: ignore[misc]
