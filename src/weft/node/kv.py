@@ -104,7 +104,7 @@ class KeyValues:
         self._pending: dict[int, Pending] = {}
         self._beside: set[int] = set()  # requests for events that are written together with an entry
         self._adopted: dict[StreamKey, int] = {}  # what was searched for entries to adopt, and how far
-        self._unsynced: dict[tuple[str, str], Revision] = {}
+        self._unsynced: dict[tuple[str, str], list[Revision]] = {}  # of a key, the latest last
         self._watches: dict[str, set[Watch]] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
@@ -258,7 +258,8 @@ class KeyValues:
     def _check_revision(self, write: Write, bucket: Bucket | None) -> None:
         """Check also against what is on its way into the log."""
         live = None if bucket is None else bucket.get(write.key, self.now_ms())
-        latest = self._unsynced.get((write.bucket, write.key)) or (live and live.revision)
+        unsynced = self._unsynced.get((write.bucket, write.key))
+        latest = unsynced[-1] if unsynced else live and live.revision
         is_at = ABSENT if latest is None else str(latest)
         if is_at != write.if_revision:
             self.conflicts += 1
@@ -308,7 +309,7 @@ class KeyValues:
         batch = Batch.from_columns([record.value], self.now_ms() * 1000, [key], [record.headers()])
         number = next(self._requests)
         pending = self._pending[number] = Pending(bucket, record, self._loop.create_future())
-        self._unsynced[bucket, record.key] = record.revision(self._me)
+        self._unsynced.setdefault((bucket, record.key), []).append(record.revision(self._me))
         return number, batch, pending.done
 
     # --- what the node says: PublishClient -----------------------------------------------------------------------
@@ -342,7 +343,8 @@ class KeyValues:
     def _take_pending(self, number: int) -> Pending:
         pending = self._pending.pop(number)
         at = (pending.bucket, pending.record.key)
-        if self._unsynced.get(at) == pending.record.revision(self._me):
+        self._unsynced[at].remove(pending.record.revision(self._me))
+        if not self._unsynced[at]:
             del self._unsynced[at]
         return pending
 
