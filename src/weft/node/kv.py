@@ -54,7 +54,7 @@ ARRIVAL_S: Final = 4.0  # for a revision that somebody has seen elsewhere; clien
 RETRY_S: Final = 1.0  # after the node ended the subscription
 ADOPT_S: Final = 5.0  # between two searches for what a lost disk left behind
 ADOPTED_AT_ONCE: Final = 1000  # entries per search: other writers have their turn in between
-ALARM_S_MAX: Final = 3600.0  # a timer is set again after that: some loops allow no longer ones
+ALARM_S_MAX: Final = 60.0  # then the clock is read again: it may have been set, or the machine slept
 ITEM_BYTES: Final = 128  # of an item beside its key and value, roughly
 PIPELINES_MAX: Final = 256  # pipelines with metrics and a row; others are in the bucket all the same
 LOOKED_MAX: Final = 10_000  # keys looked at for one page; then the caller is told where to go on
@@ -70,8 +70,8 @@ class Pending:
 
 
 class KeyValues:
-    """``KeyValueStore``. To the node it is a publisher and a subscriber. ``now_ms``: milliseconds since 1970.
-    ``epoch_of``: the epoch of the log that a node has now, 0 if unknown."""
+    """``KeyValueStore``. To the node it is a publisher and a subscriber. ``now_ms``: milliseconds since 1970, by the
+    machine's clock. ``epoch_of``: the epoch of the log that a node has now, 0 if unknown."""
 
     def __init__(
         self,
