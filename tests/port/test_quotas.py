@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from weft.core.groups import Groups, GroupSettings
+from weft.limits import PARTITIONS_MAX
 from weft.log import Log, MemoryStore, open_store
 from weft.model import Batch, Epoch, NodeId, Stream, parse_topic
 from weft.port.access import Caller
 from weft.port.errors import Busy, QuotaUsedUp
-from weft.port.quotas import Quotas, Usage
+from weft.port.quotas import PARTITIONS_OF_TOPIC, Quotas, Usage
 from weft.security import Acl
 from weft.security.quota import Quota
 
@@ -45,6 +46,27 @@ def test_topics_that_it_made_count_and_those_of_others_do_not(log: Log) -> None:
     with pytest.raises(QuotaUsedUp, match="key k1 has as many topics as it may") as caught:
         mine.publish(log, ME, parse_topic("c"), 1, 10, 0.0)
     assert caught.value.facts == {"name": "c", "used": 2, "limit": 2}
+
+
+@pytest.mark.req("SEC-05")
+def test_partitions_of_a_topic_count_once_they_are_many(log: Log) -> None:
+    """Each is a stream: with a quota of one topic, a key could make 65,536 of them."""
+    mine, topic = usage(topics=2), parse_topic("t")
+    for partition in (5, 0, PARTITIONS_OF_TOPIC - 1, PARTITIONS_OF_TOPIC + 7, 2 * PARTITIONS_OF_TOPIC - 1):
+        mine.publish(log, ME, topic, 1, 10, 0.0, partition)
+    assert mine.used()["topics"] == 2
+    with pytest.raises(QuotaUsedUp):
+        mine.publish(log, ME, topic, 1, 10, 0.0, PARTITIONS_MAX - 1)
+
+
+@pytest.mark.req("SEC-05")
+def test_a_partition_that_is_there_already_is_not_created_again(log: Log) -> None:
+    topic, partition = parse_topic("t"), 2 * PARTITIONS_OF_TOPIC + 3
+    log.append(Stream(topic, ME, partition), Batch.from_columns([b"x"], 0))
+    log.sync()
+    mine = usage(topics=1)
+    mine.publish(log, ME, topic, 1, 10, 0.0, partition)
+    assert mine.used()["topics"] == 0
 
 
 @pytest.mark.req("SEC-05")

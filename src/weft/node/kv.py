@@ -54,7 +54,7 @@ ARRIVAL_S: Final = 4.0  # for a revision that somebody has seen elsewhere; clien
 RETRY_S: Final = 1.0  # after the node ended the subscription
 ADOPT_S: Final = 5.0  # between two searches for what a lost disk left behind
 ADOPTED_AT_ONCE: Final = 1000  # entries per search: other writers have their turn in between
-ALARM_S_MAX: Final = 3600.0  # a timer is set again after that: some loops allow no longer ones
+ALARM_S_MAX: Final = 60.0  # then the clock is read again: it may have been set, or the machine slept
 ITEM_BYTES: Final = 128  # of an item beside its key and value, roughly
 PIPELINES_MAX: Final = 256  # pipelines with metrics and a row; others are in the bucket all the same
 LOOKED_MAX: Final = 10_000  # keys looked at for one page; then the caller is told where to go on
@@ -70,8 +70,8 @@ class Pending:
 
 
 class KeyValues:
-    """``KeyValueStore``. To the node it is a publisher and a subscriber. ``now_ms``: milliseconds since 1970.
-    ``epoch_of``: the epoch of the log that a node has now, 0 if unknown."""
+    """``KeyValueStore``. To the node it is a publisher and a subscriber. ``now_ms``: milliseconds since 1970, by the
+    machine's clock. ``epoch_of``: the epoch of the log that a node has now, 0 if unknown."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class KeyValues:
         self._pending: dict[int, Pending] = {}
         self._beside: set[int] = set()  # requests for events that are written together with an entry
         self._adopted: dict[StreamKey, int] = {}  # what was searched for entries to adopt, and how far
-        self._unsynced: dict[tuple[str, str], Revision] = {}
+        self._unsynced: dict[tuple[str, str], list[Revision]] = {}  # of a key, the latest last
         self._watches: dict[str, set[Watch]] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
@@ -258,7 +258,8 @@ class KeyValues:
     def _check_revision(self, write: Write, bucket: Bucket | None) -> None:
         """Check also against what is on its way into the log."""
         live = None if bucket is None else bucket.get(write.key, self.now_ms())
-        latest = self._unsynced.get((write.bucket, write.key)) or (live and live.revision)
+        unsynced = self._unsynced.get((write.bucket, write.key))
+        latest = unsynced[-1] if unsynced else live and live.revision
         is_at = ABSENT if latest is None else str(latest)
         if is_at != write.if_revision:
             self.conflicts += 1
@@ -308,7 +309,7 @@ class KeyValues:
         batch = Batch.from_columns([record.value], self.now_ms() * 1000, [key], [record.headers()])
         number = next(self._requests)
         pending = self._pending[number] = Pending(bucket, record, self._loop.create_future())
-        self._unsynced[bucket, record.key] = record.revision(self._me)
+        self._unsynced.setdefault((bucket, record.key), []).append(record.revision(self._me))
         return number, batch, pending.done
 
     # --- what the node says: PublishClient -----------------------------------------------------------------------
@@ -342,7 +343,8 @@ class KeyValues:
     def _take_pending(self, number: int) -> Pending:
         pending = self._pending.pop(number)
         at = (pending.bucket, pending.record.key)
-        if self._unsynced.get(at) == pending.record.revision(self._me):
+        self._unsynced[at].remove(pending.record.revision(self._me))
+        if not self._unsynced[at]:
             del self._unsynced[at]
         return pending
 

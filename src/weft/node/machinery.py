@@ -77,7 +77,8 @@ class MachinerySettings:
 class Outside:
     """What comes from outside. ``now_s`` is a monotonic clock; ``wall_offset_s`` added to it gives Unix time.
 
-    ``wall_us`` is the machine's clock, whatever it is set to meanwhile: it decides when events are due.
+    ``wall_us`` is the machine's clock, whatever it is set to meanwhile: it decides when events are due, and which write
+    of a key counts.
     """
 
     now_s: Callable[[], float]
@@ -144,7 +145,7 @@ class Machinery:
         self.kv = KeyValues(
             self.clients,
             settings.kv,
-            lambda: int((outside.now_s() + outside.wall_offset_s) * 1000),
+            lambda: outside.wall_us() // 1000,
             self._epoch_of,
         )
         self.clients.checks = self.schema_gate = SchemaGate(outside.now_s, logger)

@@ -14,6 +14,7 @@ from weft.log.marks_file import MarksFile
 from weft.log.recovery import FORMAT, FORMATS_READ
 from weft.log.rocks_store import holds_data
 from weft.security.files import read_file
+from weft.security.key_store import MESH_FILE_BYTES_MAX
 
 # The formats that each file's reader accepts. A test compares these with the readers.
 FILES: Final[Mapping[str, tuple[int, ...]]] = {
@@ -48,7 +49,7 @@ def formats(data: Path) -> Iterator[Format]:
         yield _log(data)
     for name, known in FILES.items():
         try:
-            text = read_file(data / name)
+            text = read_file(data / name, MESH_FILE_BYTES_MAX)
         except WeftError as error:
             yield Format(name, None, known, str(error))
             continue

@@ -18,6 +18,7 @@ from weft.security.quota import Quota
 
 USAGES_MAX: Final = 10_000  # callers that are remembered: as many as there can be keys
 SEEN_MAX: Final = 16_384  # topics of one caller that are already checked
+PARTITIONS_OF_TOPIC: Final = 64  # that count as one topic: each has a stream, which takes some KiB of the node's memory
 
 
 class Quotas:
@@ -55,17 +56,19 @@ class Usage:
         self.subscriptions = 0
         self._who = who
         self._topics = 0  # topics that it created
-        self._seen: set[Topic] = set()  # topics to which it published
+        self._seen: set[tuple[Topic, int]] = set()  # topics to which it published, so many partitions at a time
         self._groups: set[str] = set()  # groups that it created
         self._debts = {"events": Debt(), "bytes": Debt()}
 
     def used(self) -> dict[str, int]:
         return {"topics": self._topics, "groups": len(self._groups), "subscriptions": self.subscriptions}
 
-    def publish(self, log: Log, me: NodeId, topic: Topic, events: int, size: int, now_s: float) -> None:
+    def publish(
+        self, log: Log, me: NodeId, topic: Topic, events: int, size: int, now_s: float, partition: int = 0
+    ) -> None:
         """Check before a batch is accepted."""
-        if topic not in self._seen:
-            self._see(log, me, topic)
+        if (topic, partition // PARTITIONS_OF_TOPIC) not in self._seen:
+            self._see(log, me, topic, partition)
         quota = self.quota
         if quota.events_per_s is not None or quota.bytes_per_s is not None:
             self._count(topic, events, size, now_s)
@@ -81,13 +84,15 @@ class Usage:
         if quota.bytes_per_s is not None:
             self._spend("bytes", size, quota.bytes_per_s, topic, now_s)
 
-    def _see(self, log: Log, me: NodeId, topic: Topic) -> None:
-        if self.quota.topics is not None and log.find(Stream(topic, me, 0), Epoch(log.epoch)) is None:
+    def _see(self, log: Log, me: NodeId, topic: Topic, partition: int) -> None:
+        block = partition // PARTITIONS_OF_TOPIC
+        streams = (Stream(topic, me, each) for each in (block * PARTITIONS_OF_TOPIC, partition))
+        if self.quota.topics is not None and all(log.find(each, Epoch(log.epoch)) is None for each in streams):
             self._check("topics", self._topics, self.quota.topics, topic)
             self._topics += 1
         if len(self._seen) >= SEEN_MAX:
             self._seen.clear()
-        self._seen.add(topic)
+        self._seen.add((topic, block))
 
     def _spend(self, what: str, amount: int, per_s: int, topic: Topic, now_s: float) -> None:
         wait_s = self._debts[what].spend(amount, per_s, now_s)

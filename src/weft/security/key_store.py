@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final, Literal
 
@@ -239,11 +240,11 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class _Owners:
-    """The keys of each owner, as they were after so many changes of the mesh's keys, with these from keys.json."""
+    """The ids of each owner's keys, after so many changes of the mesh's keys, and with these from keys.json."""
 
     changes: int
     here: Here
-    keys: Mapping[str, Sequence[KeyRecord]]
+    ids: Mapping[str, Collection[str]]
 
 
 class KeyStore:
@@ -288,20 +289,22 @@ class KeyStore:
         if self.distrusted is not None:
             return False
         return any(
-            record.acl.may_publish(topic)
-            for record in self._keys_of(owner)
+            record.acl.owner == owner and record.acl.may_publish(topic)
+            for key_id in self._ids_of(owner)
+            for record in self.candidates(key_id)
             if record.expires_s is None or record.expires_s > now_s
         )
 
-    def _keys_of(self, owner: str) -> Sequence[KeyRecord]:
-        """The keys of an owner. All keys are looked through once, as long as none comes or goes: there may be 10,000 of
-        them, and as many questions in one turn of the loop."""
+    def _ids_of(self, owner: str) -> Collection[str]:
+        """The ids of an owner's keys. All keys are looked through once, as long as none comes or goes: there may be
+        10,000 of them, and as many questions in one turn of the loop."""
         if self._owners is None or self._owners.changes != self.mesh.changes or self._owners.here is not self._here:
-            found: dict[str, list[KeyRecord]] = {}
-            for record in self.records():
-                found.setdefault(owner_of("key", record.name), []).append(record)
+            here = ((each.id, each.name) for same in self._here.keys.values() for each in same)
+            found: dict[str, set[str]] = {}
+            for key_id, name in chain(self.mesh.names(), here):
+                found.setdefault(owner_of("key", name), set()).add(key_id)
             self._owners = _Owners(self.mesh.changes, self._here, found)
-        return self._owners.keys.get(owner, ())
+        return self._owners.ids.get(owner, ())
 
     def candidates(self, key_id: str) -> list[KeyRecord]:
         """Keys that a caller with this id may mean: one, except for ids that are numbers."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Final
 
@@ -71,6 +71,13 @@ class MeshKeys:
     def ids(self) -> Iterable[str]:
         """Of keys that are not revoked."""
         return self._made
+
+    def names(self) -> Iterator[tuple[str, str]]:
+        """The ids of keys that are not revoked, each with the key's name."""
+        for key_id, makers in self._made.items():
+            for each in makers.values():
+                if isinstance(said := each.said, KeyMade):
+                    yield key_id, said.key.name
 
     def revocation(self, name: KeyName) -> Statement | None:
         return self._revoked.get(name)

@@ -422,7 +422,10 @@ class LimitsSection(Section):
         READ_BYTES_MAX, 64 * KIB, BATCH_BYTES_MAX, "Bytes in one reply to a fetch; one batch is always sent."
     )
     key_topics_max: Int = knob(
-        100_000, 1, OFFSET_MAX, "Topics that a key may create at this node, unless the key has its own quota."
+        100_000,
+        1,
+        OFFSET_MAX,
+        "Topics that a key may create at this node, unless the key has its own quota; 64 partitions count as one.",
     )
     key_groups_max: Int = knob(1024, 1, OFFSET_MAX, "Groups that a key may create, likewise.")
     key_subscriptions_max: Int = knob(5000, 1, OFFSET_MAX, "Subscriptions that a key may have open, likewise.")

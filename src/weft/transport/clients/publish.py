@@ -241,9 +241,9 @@ class PublishStream:
         checks.check(self, topic, Payloads(batch), checked, first_only=len(batch) > NAMED_EVENTS_MAX)
 
     def _publish_checked(self, message: pb.PublishBatch | pb.PublishEvents, topic: Topic, batch: Batch) -> None:
-        node, copies = self._node, message.copies
+        node, copies, partition = self._node, message.copies, message.partition
         try:
-            self._usage.publish(node.log, node.node_id, topic, len(batch), batch.size, self._loop.time())
+            self._usage.publish(node.log, node.node_id, topic, len(batch), batch.size, self._loop.time(), partition)
             if message.later:
                 if copies > 1:
                     raise UsageError("an event for later waits at one node: no copies can be asked for", topic=topic)
