@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -24,6 +25,8 @@ from tests.gateway.coaty.stories import (
 )
 from weft.client import Received
 from weft.coaty import Return, new_id
+from weft.gateway.coaty.inbound import Inbound
+from weft.gateway.coaty.sharing import Heard
 from weft.testing import mesh
 from weft.testing.live_mesh import Mesh
 
@@ -196,5 +199,22 @@ def test_a_bridge_keeps_its_identity_and_says_what_was_published_while_it_was_do
             async with it.client() as client:
                 await client.publish("coaty.plant.CHN.line1", json.dumps(said))
                 await eventually(lambda: gateway(it, "n0").outbound.figures.published == 1)  # the first is handled
+
+    run(story)
+
+
+def test_a_defect_that_ends_the_bridge_does_not_go_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        told: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
+
+        def broken(inbound: Inbound, event: Heard) -> None:
+            raise ValueError("a defect")
+
+        async with bridged() as (_, _, agent):
+            monkeypatch.setattr(Inbound, "heard", broken)
+            await agent.channel("line1", thing("pump"))
+            await eventually(lambda: told)
+        assert [str(each) for each in told] == ["a defect"]
 
     run(story)

@@ -100,6 +100,8 @@ class CoatyGateway:
             self.inbound.run(heard), self._tend(), self._meet(agent), self._tell_errors(agent), self._keep_island()
         )  # fmt: skip
         self._tasks = [asyncio.get_running_loop().create_task(work, name=f"coaty bridge {namespace}") for work in works]
+        for task in self._tasks:
+            task.add_done_callback(_tell_defect)
         self._relearn()
         self.listeners = tuple(f"coaty {address}" for address in agent.addresses)
         self._logger.info("coaty_ready", namespace=namespace, listeners=self.listeners)
@@ -400,6 +402,12 @@ class CoatyGateway:
             connections_refused=peer.host.refused,
             distrusted=peer.distrusted,
         )
+
+
+def _tell_defect(task: asyncio.Task[None]) -> None:
+    """Nothing should go wrong there: if it does, it must not go unnoticed."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler({"message": task.get_name(), "exception": error, "task": task})
 
 
 def _counts(figures: object) -> Mapping[str, int]:
