@@ -7,6 +7,7 @@ answer from their logs. They remember only the requests that wait for what they 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -76,7 +77,7 @@ class Pasts:
         self._log = log
         self._sources = sources
         self._timeout_s = timeout_s
-        self._needs: dict[StreamKey, Need] = {}  # in turn
+        self._needs: OrderedDict[StreamKey, Need] = OrderedDict()  # in turn
         self._asking: dict[StreamKey, None] = {}  # those of them whose turn it is
         self._waiting: dict[NodeId, dict[StreamKey, PastRequest]] = {}  # for what we lack ourselves
         self._gone: set[StreamKey] = set()  # streams for whose past nobody waits any longer
@@ -132,7 +133,7 @@ class Pasts:
             need = self._needs[key]
             if len(self._needs) > len(self._asking) and not (need.is_answered and need.pieces_left > 0):
                 del self._asking[key]
-                self._needs[key] = self._needs.pop(key)  # at the end of the queue
+                self._needs.move_to_end(key)
             else:
                 effects += self._ask(key, need, now_s)
         while len(self._asking) < PAST_ASKED_MAX:

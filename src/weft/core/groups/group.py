@@ -607,12 +607,11 @@ class Group:
         stamp_us = self._used_us
         events: list[Event] = []
         bytes_left = GROUP_SAY_BYTES_MAX
-        for _ in range(GROUP_SAY_EVENTS_MAX):
-            for key, place, ledger in self.places.take_unsaid(1):
-                events.append(place_event(key, place, self.era, stamp_us))
-                if ledger:
-                    events.append(ledger_event(key, place.version, ledger, self.era, stamp_us))
-                    bytes_left -= len(events[-1].payload)
+        for key, place, ledger in self.places.take_unsaid(GROUP_SAY_EVENTS_MAX):
+            events.append(place_event(key, place, self.era, stamp_us))
+            if ledger:
+                events.append(ledger_event(key, place.version, ledger, self.era, stamp_us))
+                bytes_left -= len(events[-1].payload)
             if bytes_left <= 0:
                 break
         self._publish_at_s = inf
