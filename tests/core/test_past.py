@@ -21,7 +21,7 @@ from weft.core.messages import (
     SendPastRequest,
     Tick,
 )
-from weft.core.past import PAST_RETRY_S
+from weft.core.past import PAST_ASKED_MAX, PAST_RETRY_S
 from weft.core.routes import Routes
 from weft.core.settings import BrokerSettings
 from weft.log.errors import PositionExpired
@@ -406,6 +406,36 @@ def test_a_peer_that_has_it_gives_the_past_of_an_origin_that_is_gone(chain: Stag
     assert reader.texts == ["0", "1", "2", "3"]
 
 
+def test_a_peer_is_asked_for_the_past_however_long_the_origin_has_been_gone(chain: Stage) -> None:
+    """Who asked after ten minutes got the rest alone, without a word."""
+    chain["b"].subscribe("t")
+    chain.run()
+    chain.kill("a")
+    chain.run(200.0)
+    reader = chain["c"].subscribe("t")
+    chain.run()
+    assert reader.texts == ["0", "1", "2", "3"]
+
+
+def test_a_past_that_comes_slowly_is_not_given_up() -> None:
+    stage = Stage("a", "b", "c", settings=BrokerSettings(past_timeout_s=30.0))
+    stage.link("a-b", "b-c")
+    published(stage, "a", *("x" * 600_000 for _ in range(4)))
+    stage["c"].subscribe("t", Edge.LATEST)
+    stage.run()
+    stage["b"].subscribe("t")
+    stage.run()
+    assert [copy_of(stage[name]) for name in "bc"] == [(0, 4), (4, 4)]
+    stage.kill("a")
+    stage.run()
+    reader = stage["c"].subscribe("t")
+    for events in (1, 2, 3):
+        until(stage, lambda events=events: stage["c"].log.past_end(*A) == events)  # type: ignore[misc]
+        stage.now_s += 20.0
+    stage.run()
+    assert len(reader.texts) == 4
+
+
 def test_the_past_of_a_log_that_was_lost_is_asked_of_everybody() -> None:
     stage = Stage("a", "b", "c", settings=BrokerSettings(past_timeout_s=30.0))
     stage.link("a-b", "a-c", "b-c")
@@ -428,6 +458,61 @@ def test_a_lost_answer_is_asked_for_again(chain: Stage) -> None:
     chain._flying.clear()
     chain.run(3 * PAST_RETRY_S)
     assert reader.texts == ["0", "1", "2", "3"]
+
+
+@pytest.mark.req("SEC-05")
+def test_the_pasts_of_many_streams_are_asked_for_in_turn() -> None:
+    """All at once, the answers were more than a link's queue holds, and what was new was dropped with them."""
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    for number in range(3 * PAST_ASKED_MAX):
+        stage["a"].publish(f"many.t{number}", "old")
+    stage.run()
+    stage["b"].subscribe("many.>", Edge.LATEST)
+    stage.run()
+    reader = stage["b"].subscribe("many.>")
+    until(stage, lambda: any(isinstance(each, SendPastRequest) for each in stage["b"].sent))
+    assert sum(isinstance(each, SendPastRequest) for each in stage["b"].sent) == PAST_ASKED_MAX
+    stage.run()
+    assert len(reader.texts) == 3 * PAST_ASKED_MAX
+    assert stage["b"].broker.replication.pasts.get_timer() is None
+
+
+def test_pasts_that_nobody_has_do_not_hold_up_others(chain: Stage) -> None:
+    for number in range(2 * PAST_ASKED_MAX):
+        chain["a"].publish(f"lost.t{number}", "old")
+    chain["b"].publish("there", "old")
+    chain.run()
+    for pattern in ("lost.>", "there"):
+        chain["c"].subscribe(pattern, Edge.LATEST)
+    chain.run()
+    chain.kill("a")
+    chain.run()
+    lost = chain["c"].subscribe("lost.>")
+    chain.run(0.0)
+    there = chain["c"].subscribe("there")
+    chain.run()
+    assert there.texts == ["old"]
+    assert lost.texts == []
+
+
+def test_a_past_of_many_pieces_gives_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.core.past.PAST_ASKED_MAX", 1)
+    monkeypatch.setattr("weft.core.past.PAST_PIECES", 2)
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    for topic, events in (("t", 4), ("u", 1)):
+        for _ in range(events):
+            stage["a"].publish(topic, "x" * 600_000)
+    stage.run()
+    for topic in "tu":
+        stage["b"].subscribe(topic, Edge.LATEST)
+    stage.run()
+    readers = [stage["b"].subscribe(topic) for topic in "tu"]
+    stage.run()
+    assert [len(each.texts) for each in readers] == [4, 1]
+    asked = [each.request.stream.topic for each in stage["b"].sent if isinstance(each, SendPastRequest)]
+    assert asked == ["t", "t", "u", "t", "t"]
 
 
 def test_a_past_that_nobody_asked_for_is_not_kept(chain: Stage) -> None:

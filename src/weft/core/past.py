@@ -7,6 +7,7 @@ answer from their logs. They remember only the requests that wait for what they 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -32,6 +33,8 @@ from weft.routing import SINCE_EVER_US
 from weft.routing.interest import SINCE_NEVER_US
 
 PAST_RETRY_S: Final = 1.0  # how long to wait for an answer before asking again
+PAST_ASKED_MAX: Final = 16  # streams at once, of 1 MiB each: a link's queue holds so much beside its window
+PAST_PIECES: Final = 16  # of one stream, while others wait for their turn
 PAST_WAITING_MAX: Final = 4096  # requests of one peer that wait for our own past; the peer repeats the others
 
 
@@ -41,10 +44,12 @@ class Need:
 
     since_us: int = SINCE_NEVER_US
     offset: int = OFFSET_MAX
-    lost_s: float | None = None  # since when no node is there that must have it
+    lost_s: float | None = None  # since when no node is there that must have it, and none gives anything of it
     asked: NodeId | None = None
     tries: int = 0  # without an answer
     due_s: float = 0.0  # when to ask, or to ask again
+    pieces_left: int = PAST_PIECES  # until others have their turn
+    is_answered: bool = True  # since it was last asked for
 
     def lacks(self, info: StreamInfo) -> bool:
         return is_lacking(info, self.since_us, self.offset)
@@ -60,19 +65,20 @@ class Sources(Protocol):
     def givers(self, key: StreamKey) -> list[NodeId]:
         """The nodes to ask, the best first."""
 
-    def lost_since(self, key: StreamKey, now_s: float) -> float | None:
-        """Since when its origin has been out of reach, or has lost it; None: it has it."""
+    def is_lost(self, key: StreamKey) -> bool:
+        """Whether its origin is out of reach, or has lost it."""
 
 
 class Pasts:
-    """``timeout_s``: if an origin has been out of reach for this long, and nobody has its events, they are taken for
-    lost."""
+    """``timeout_s``: if an origin is out of reach, and no peer has given anything of its events for this long, they are
+    taken for lost."""
 
     def __init__(self, log: Log, sources: Sources, timeout_s: float) -> None:
         self._log = log
         self._sources = sources
         self._timeout_s = timeout_s
-        self._needs: dict[StreamKey, Need] = {}
+        self._needs: OrderedDict[StreamKey, Need] = OrderedDict()  # in turn
+        self._asking: dict[StreamKey, None] = {}  # those of them whose turn it is
         self._waiting: dict[NodeId, dict[StreamKey, PastRequest]] = {}  # for what we lack ourselves
         self._gone: set[StreamKey] = set()  # streams for whose past nobody waits any longer
         self._given_up: list[StreamKey] = []
@@ -95,13 +101,17 @@ class Pasts:
         keys, self._given_up = self._given_up, []
         return keys
 
-    def look_again(self, now_s: float) -> None:
+    def look_again(self) -> None:
         """The mesh has changed: what was given up may be there again."""
-        self._gone = {key for key in self._gone if self._sources.lost_since(key, now_s) is not None}
+        self._gone = {key for key in self._gone if self._sources.is_lost(key)}
 
     def _gives_up(self, key: StreamKey, need: Need, now_s: float) -> bool:
-        lost_s = self._sources.lost_since(key, now_s)
-        need.lost_s = None if lost_s is None else min(lost_s, lost_s if need.lost_s is None else need.lost_s)
+        """Peers may have it all, however long the origin has been away. So what counts is how long they were asked in
+        vain."""
+        if not self._sources.is_lost(key):
+            need.lost_s = None
+        elif need.lost_s is None:
+            need.lost_s = now_s
         return need.lost_s is not None and now_s - need.lost_s >= self._timeout_s
 
     # --- asking --------------------------------------------------------------------------------------------------
@@ -112,28 +122,41 @@ class Pasts:
         return bool(self._needs or self._given_up)
 
     def get_timer(self) -> float | None:
-        return min((need.due_s for need in self._needs.values()), default=None)
+        if len(self._asking) < min(len(self._needs), PAST_ASKED_MAX):
+            return 0.0
+        return min((self._needs[key].due_s for key in self._asking), default=None)
 
     def pump(self, now_s: float) -> list[Effect]:
-        """Ask for what is due."""
-        return [
-            request
-            for key, need in list(self._needs.items())
-            if need.due_s <= now_s
-            for request in self._ask(key, need, now_s)
-        ]
+        """Ask for what is due. There may be needs for a hundred thousand streams, so they take turns."""
+        effects: list[Effect] = []
+        for key in [key for key in self._asking if self._needs[key].due_s <= now_s]:
+            need = self._needs[key]
+            if len(self._needs) > len(self._asking) and not (need.is_answered and need.pieces_left > 0):
+                del self._asking[key]
+                self._needs.move_to_end(key)
+            else:
+                effects += self._ask(key, need, now_s)
+        while len(self._asking) < PAST_ASKED_MAX:
+            waiting = next((key for key in self._needs if key not in self._asking), None)
+            if waiting is None:
+                break
+            self._asking[waiting] = None
+            self._needs[waiting].pieces_left = PAST_PIECES
+            effects += self._ask(waiting, self._needs[waiting], now_s)
+        return effects
 
     def _ask(self, key: StreamKey, need: Need, now_s: float) -> list[Effect]:
         info = self._log.info(*key)
         first = self._log.past_end(*key)
         need.due_s = now_s + PAST_RETRY_S
+        need.is_answered = False
         if not need.lacks(info):
-            del self._needs[key]
+            self._end(key)
             return []
         if first is not None and first >= info.start:  # everything is here, and counts after the next sync
             return []
         if self._gives_up(key, need, now_s):
-            del self._needs[key]
+            self._end(key)
             self._gone.add(key)
             self._given_up.append(key)
             return []
@@ -148,6 +171,9 @@ class Pasts:
         since_us = need.since_us if info.late_us is not None and need.since_us < info.late_us else None
         return [SendPastRequest(need.asked, PastRequest(*key, info.start, offset=offset, since_us=since_us))]
 
+    def _end(self, key: StreamKey) -> None:
+        del self._needs[key], self._asking[key]
+
     def received(self, received: ReceivedPast, now_s: float) -> None:
         """Keep what was asked for, and nothing else. If the disk is full, nothing is kept, and it is asked for
         again."""
@@ -161,7 +187,9 @@ class Pasts:
             return
         if kept:
             need.tries = max(need.tries - 1, 0)  # the same peer has the rest
-            need.due_s = now_s
+            need.due_s, need.lost_s = now_s, None
+            need.pieces_left -= 1
+            need.is_answered = True
 
     def _keep(self, past: Past) -> bool:
         info = self._log.info(past.stream, past.epoch)
@@ -204,7 +232,7 @@ class Pasts:
         for key in advanced:
             need = self._needs.get(key)
             if need is not None and self._log.past_end(*key) is None:  # a part is there, which may be enough
-                need.due_s = now_s
+                need.due_s, need.is_answered = now_s, True
         effects: list[Effect] = []
         for peer, waiting in self._waiting.items():
             for key in [key for key in waiting if key in advanced]:

@@ -181,7 +181,7 @@ class Replication:
         self._orphans = {origin for origin, since_s in self._lost_s.items() if since_s + ORPHAN_DELAY_S <= now_s}
         waiting_s = (since_s for origin, since_s in self._lost_s.items() if origin not in self._orphans)
         self.orphans_due_s = min((since_s + ORPHAN_DELAY_S for since_s in waiting_s), default=None)
-        self.pasts.look_again(now_s)
+        self.pasts.look_again()
 
     # --- the past of copies --------------------------------------------------------------------------------------
 
@@ -201,8 +201,8 @@ class Replication:
         parents = [peer for peer in able if key[0].origin in self.links[peer].incoming.asked]
         return able if self._is_of_lost_log(key) else parents or able
 
-    def lost_since(self, key: StreamKey, now_s: float) -> float | None:
-        return now_s if self._is_of_lost_log(key) else self._lost_s.get(key[0].origin)
+    def is_lost(self, key: StreamKey) -> bool:
+        return key[0].origin in self._lost_s or self._is_of_lost_log(key)
 
     def _is_of_lost_log(self, key: StreamKey) -> bool:
         """Whether its origin is there with another log."""

@@ -43,7 +43,7 @@ class BrokerSettings:
     copies_of: Callable[[Topic], int] = one_copy
     plain_patterns: tuple[Pattern, ...] = (EVERYTHING,)
     late_copies: bool = True  # a copy begins where somebody wants it; otherwise at the first event there is
-    past_timeout_s: float = 600.0  # once an origin is away for this long, nobody waits for events that only it has
+    past_timeout_s: float = 600.0  # how long to ask peers for events whose origin is away, before they count as lost
     archived: Archived = nothing_archived  # which topics have an archive table that goes on where the log ends
     interest: InterestSettings = field(default_factory=InterestSettings)
     groups: GroupSettings = field(default_factory=GroupSettings)
