@@ -120,6 +120,20 @@ def test_copies_that_nobody_can_keep_are_refused_after_a_while() -> None:
     assert error.facts == {"asked": 3, "have": 2}
 
 
+def test_a_receipt_that_has_its_copies_does_not_wait_for_an_earlier_one_that_asks_for_more() -> None:
+    stage = Stage("a", "b")
+    stage.link("a-b")
+    stage.run()
+    greedy = stage["a"].publish("t", "x", copies=3)
+    modest = stage["a"].publish("t", "y", copies=2)
+    stage.run()
+    assert greedy not in stage["a"].receipts
+    assert stage["a"].receipts[modest].receipt.copies == 2
+    stage.run(30.0)
+    assert isinstance(stage["a"].refused[greedy], CopiesMissing)
+    assert modest not in stage["a"].refused
+
+
 def test_copies_are_made_when_the_peer_comes_back() -> None:
     stage = Stage("a", "b")
     stage.link("a-b")

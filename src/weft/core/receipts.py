@@ -42,7 +42,9 @@ class OwedReceipts:
         self._copies_at = copies_at
         self._alone: deque[tuple[int, list[Receipted]]] = deque()  # by ticket: they wait only for our own sync
         self._unsynced: deque[Owed] = deque()  # by ticket: they also wait for copies
-        self._uncopied: dict[StreamKey, deque[Owed]] = {}  # durable here, but not on enough nodes yet; by offset
+        # Durable here, but not on enough nodes yet: by offset, apart for each number of copies. So one that asks for
+        # more than there are nodes does not hold up those behind it.
+        self._uncopied: dict[StreamKey, dict[int, deque[Owed]]] = {}
         self._refusals: deque[tuple[int, Refused]] = deque()  # by ticket
 
     def add(self, owed: Owed) -> None:
@@ -71,7 +73,7 @@ class OwedReceipts:
         waiting: dict[StreamKey, None] = {}
         while self._unsynced and self._unsynced[0].appended.ticket <= ticket:
             owed = self._unsynced.popleft()
-            self._uncopied.setdefault(owed.key, deque()).append(owed)
+            self._uncopied.setdefault(owed.key, {}).setdefault(owed.copies, deque()).append(owed)
             waiting[owed.key] = None
         while self._refusals and self._refusals[0][0] <= ticket:
             effects.append(self._refusals.popleft()[1])
@@ -79,32 +81,36 @@ class OwedReceipts:
 
     def copied(self, key: StreamKey) -> list[Effect]:
         """A peer has synced more of this stream."""
-        waiting = self._uncopied.get(key)
         receipts: list[Receipted] = []
-        while waiting and (copies := self._copies_at(key, *waiting[0].range)) >= waiting[0].copies:
-            receipts.append(waiting.popleft().receipted(copies))
-        if waiting is not None and not waiting:
-            del self._uncopied[key]
+        for waiting in self._uncopied.get(key, {}).values():
+            while waiting and (copies := self._copies_at(key, *waiting[0].range)) >= waiting[0].copies:
+                receipts.append(waiting.popleft().receipted(copies))
+        left = {copies: waiting for copies, waiting in self._uncopied.pop(key, {}).items() if waiting}
+        if left:
+            self._uncopied[key] = left
         return [Receipts(tuple(receipts))] if receipts else []
 
     def wanted_copies(self) -> dict[StreamKey, int]:
         """The streams with receipts that wait for copies, and how many copies they need at most."""
-        wanted: dict[StreamKey, int] = {}
-        for owed in (*self._unsynced, *(each for waiting in self._uncopied.values() for each in waiting)):
+        wanted = {key: max(by_copies) for key, by_copies in self._uncopied.items()}
+        for owed in self._unsynced:
             wanted[owed.key] = max(owed.copies, wanted.get(owed.key, 0))
         return wanted
 
     def get_timer(self) -> float | None:
-        return min([waiting[0].deadline_s for waiting in self._uncopied.values()]) if self._uncopied else None
+        firsts = (waiting[0] for by_copies in self._uncopied.values() for waiting in by_copies.values())
+        return min((each.deadline_s for each in firsts), default=None)
 
     def expire(self, now_s: float) -> list[Effect]:
         """Refuse receipts that have waited too long for copies. The events stay, and may still be copied later."""
         effects: list[Effect] = []
-        for key, waiting in list(self._uncopied.items()):
-            while waiting and waiting[0].deadline_s <= now_s:  # earlier ones never wait longer than later ones
-                effects.append(self._missing(waiting.popleft()))
-            if not waiting:
-                del self._uncopied[key]
+        for key, by_copies in list(self._uncopied.items()):
+            over: list[Effect] = []
+            for waiting in by_copies.values():
+                while waiting and waiting[0].deadline_s <= now_s:  # earlier ones never wait longer than later ones
+                    over.append(self._missing(waiting.popleft()))
+            if over:
+                effects += [*over, *self.copied(key)]
         return effects
 
     def _missing(self, owed: Owed) -> Refused:
