@@ -22,7 +22,7 @@ from tests.core.groups.talk import (
     stream,
 )
 from weft.core.groups import Groups, Say, events, group, groups, places, reports
-from weft.core.groups.events import NodeSaid, Said, text_of
+from weft.core.groups.events import NodeSaid, Place, PlaceSaid, Said, text_of
 from weft.core.messages import StreamKey
 from weft.errors import UsageError
 from weft.model import Event, NodeId, Pattern
@@ -107,6 +107,20 @@ def test_positions_are_said_in_batches_that_are_not_too_large(monkeypatch: pytes
     effects = mesh.move("g", [at(stream(f"plant.t{number}"), 1) for number in range(10)], 0.0)
     assert [len(effect.events) for effect in effects if isinstance(effect, Say)] == [4, 4, 2]
     assert len(said(effects)) == 10
+
+
+@pytest.mark.req("SEC-05")
+def test_a_group_that_is_used_for_days_takes_no_more_memory() -> None:
+    """Each second left an entry in the heap of what is due, for a week, behind that of a group that is idle."""
+    mesh = make(T)
+    mesh.join(1, "idle", "m", ALL, 0.0)
+    mesh.tick(0.0)
+    mesh.join(2, "g", "m", ALL, 1.0)
+    ((_, generation, _),) = assignments(mesh.tick(1.0))
+    for number in range(1, 1000):
+        mesh.handled(2, [at(T, number)], generation, 2.0 * number)
+        assert said(mesh.tick(2.0 * number + 1.0)) == [PlaceSaid(T, Place(0, number))]
+    assert len(mesh._alarms) < 100
 
 
 @pytest.mark.req("SEC-05")

@@ -50,6 +50,7 @@ from weft.core.groups.names import topic_of
 from weft.core.messages import Acked, Nacked, StreamKey
 from weft.core.policy import DEFAULT_POLICY, GroupPolicy, policy_at
 from weft.errors import UsageError
+from weft.limits import OFFSET_MAX
 from weft.model import Batch, Event, NodeId, Position, Stream
 
 U = stream("plant.u")
@@ -156,6 +157,16 @@ def test_positions_in_the_log_count_if_this_node_has_spoken_in_the_era() -> None
     mesh, effects = recalled(log, logged=[at(T, 6)])
     assert effects == [] and mesh.positions("g") == [at(T, 6)]
     assert said(mesh.tick(2.0))[0] == PlaceSaid(T, Place(0, 6), 1), "it was handled, and not said in time"
+
+
+@pytest.mark.req("SEC-06")
+def test_a_drop_in_the_last_era_is_refused() -> None:
+    """A node that lies can say that it is the last one. Dropping the group ended this node."""
+    mesh = make(T)
+    hear(mesh, B, place_event(T, Place(0, 5), OFFSET_MAX), offset=0, now_s=0.0)
+    with pytest.raises(UsageError, match="use another name"):
+        mesh.drop("g", 1.0)
+    assert mesh.names() == ["g"]
 
 
 def test_that_a_group_was_dropped_is_remembered_as_long_as_an_unused_one() -> None:

@@ -208,3 +208,15 @@ def test_revisions_are_written_and_read(time: int) -> None:
 )
 def test_what_is_no_settings_is_none(text: bytes) -> None:
     assert read_settings_untrusted(text) is None
+
+
+def test_a_key_that_is_written_again_and_again_takes_no_more_memory() -> None:
+    """Each writing left the time at which it would have expired, for days."""
+    stream = Stream(topic_of("b"), NodeId("a"), 0)
+    buckets = Buckets(NodeId("me"), KvSettings())
+    for number in range(5000):
+        record = Record(Op.PUT, "x", number + 1, NOW_MS + 10_000 + number, "", b"v")
+        buckets.take("b", record, Place(stream, Epoch(1), number), NOW_MS)
+    assert len(buckets._expiries) < 2000
+    assert buckets.due(NOW_MS + 14_998) == []
+    assert [change.key for change in buckets.due(NOW_MS + 14_999)] == ["x"]

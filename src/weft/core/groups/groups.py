@@ -8,7 +8,7 @@ and withdraws what it said. A node where the group was used keeps it, and says f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import islice
 from math import inf
 from typing import Final, NamedTuple, assert_never
@@ -53,6 +53,7 @@ GRAVES_MAX: Final = 65_536  # dropped groups that are remembered as dropped: abo
 WITHDRAWALS_AT_ONCE: Final = 500  # said in one step: a few milliseconds
 TICKED_AT_ONCE: Final = 64  # groups in one tick: a few milliseconds
 WORKED_AT_ONCE: Final = 500  # streams that are elected for, given, taken or claimed in one tick: a few milliseconds
+ALARMS_SPARE: Final = 64  # entries that are out of date, before they are sorted out
 CLOSING_TICKS_MAX: Final = 10_000  # until all is said: a few ticks for each group, and one per thousand streams
 
 
@@ -211,7 +212,9 @@ class Groups:
             raise UsageError(f"there is no group {group}")
         if len(self._graves) >= GRAVES_MAX:
             raise UsageError("too many groups were dropped lately", group=group, limit=GRAVES_MAX)
-        era = min(found.era + 1, OFFSET_MAX)
+        if found.era >= OFFSET_MAX:  # only a node that lies gets there
+            raise UsageError(f"group {group} has no era left to begin: use another name", era=found.era)
+        era = found.era + 1
         effects = self._bury(found, era, now_s, says=True)
         return [*effects, *self._spoke([Say(topic_of(group), (drop_event(era),))])]
 
@@ -514,6 +517,9 @@ class Groups:
         elif self._due.get(group.name) != due_s:
             self._due[group.name] = due_s
             heappush(self._alarms, (due_s, group.name))
+            if len(self._alarms) > 2 * len(self._due) + ALARMS_SPARE:  # a group in use has another time every second
+                self._alarms = [(each_s, name) for name, each_s in self._due.items()]
+                heapify(self._alarms)
 
     def _note_dead_topic(self, name: str) -> None:
         """The group may have changed its policy, or may be gone."""

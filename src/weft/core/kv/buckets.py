@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from weft.core.kv.bucket import Bucket, Entry, Place
 from weft.core.kv.clock import HybridClock
@@ -18,6 +18,8 @@ from weft.errors import WeftError
 from weft.limits import MIB
 from weft.model import Batch, Epoch, NodeId, Stream
 from weft.model.key_value import SETTINGS_KEY, Record, Revision, bucket_of, read_record_untrusted
+
+EXPIRIES_SPARE: Final = 1024  # times of values that were replaced, before they are sorted out
 
 
 class Overfull(WeftError):
@@ -143,7 +145,18 @@ class Buckets:
             return []
         if entry.expires_ms:
             heappush(self._expiries, (entry.expires_ms, next(self._order), name, entry.key, entry.revision))
+            if len(self._expiries) > 2 * self.keys + EXPIRIES_SPARE:
+                self._sort_out_expiries()
         return [Change(name, entry.key)]
+
+    def _sort_out_expiries(self) -> None:
+        """A key that is written again and again leaves a time each time, perhaps for days."""
+        self._expiries = [each for each in self._expiries if self._counts(*each[2:])]
+        heapify(self._expiries)
+
+    def _counts(self, name: str, key: str, revision: Revision) -> bool:
+        latest = self._buckets[name].latest(key)
+        return latest is not None and latest.revision == revision
 
     def _uncache(self, entries: list[Entry]) -> None:
         for entry in entries:
@@ -167,8 +180,7 @@ class Buckets:
             changes += self._merge(name, entry)
         while self._expiries and self._expiries[0][0] <= now_ms:
             _, _, name, key, revision = heappop(self._expiries)
-            latest = self._buckets[name].latest(key)
-            if latest is not None and latest.revision == revision:
+            if self._counts(name, key, revision):
                 changes.append(Change(name, key))
         return changes
 
