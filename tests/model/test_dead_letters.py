@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.limits import EVENT_HEADERS_MAX
+from weft.limits import EVENT_HEADERS_MAX, OFFSET_MAX
 from weft.model import Batch, Epoch, Event, EventId, NodeId, Stream, Topic
 from weft.model.dead_letters import DEAD_HEADER, DeadLetter, dropped_event, letter_event, letters_left
 from weft.model.dead_letters import read_letter_untrusted as read
@@ -33,6 +33,18 @@ def test_an_event_with_as_many_headers_as_can_be_loses_one_and_says_which() -> N
     assert isinstance(found, DeadLetter)
     assert found.left_out == f"h{EVENT_HEADERS_MAX - 1:02}"
     assert len(found.event.headers or {}) == EVENT_HEADERS_MAX - 1
+
+
+def test_a_reason_that_is_too_long_as_json_is_cut() -> None:
+    """Whatever a reader says and a publisher calls its headers: the node must be able to write the letter."""
+    full = Event(b"x", 1, None, {"\x01" * 253 + f"{number:02}": "v" for number in range(EVENT_HEADERS_MAX)})
+    stream = Stream(Topic("t" * 255), NodeId("n" * 64), 65535)
+    last = EventId(stream, Epoch(OFFSET_MAX), OFFSET_MAX - 1)
+    long = DeadLetter(last, "g" * 64, OFFSET_MAX, "\x01" * 500, full, 5)
+    (stored,) = Batch.from_events([letter_event(long)])
+    found = read(stored)
+    assert isinstance(found, DeadLetter)
+    assert found.id == last and 0 < len(found.reason) < 500
 
 
 def test_one_event_has_one_letter_and_dropped_ones_are_gone() -> None:

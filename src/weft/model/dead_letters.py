@@ -15,7 +15,12 @@ from typing import Final
 import msgspec
 
 from weft.errors import UsageError
-from weft.limits import EVENT_HEADERS_MAX, EVENT_TIMESTAMP_US_MAX, EVENT_TIMESTAMP_US_MIN
+from weft.limits import (
+    EVENT_HEADER_VALUE_BYTES_MAX,
+    EVENT_HEADERS_MAX,
+    EVENT_TIMESTAMP_US_MAX,
+    EVENT_TIMESTAMP_US_MIN,
+)
 from weft.model.event import Event
 from weft.model.stream import EventId, parse_event_id
 
@@ -70,8 +75,17 @@ def letter_event(letter: DeadLetter) -> Event:
         letter.is_lost,
         left_out,
     )
-    headers[DEAD_HEADER] = _ENCODER.encode(wire).decode()
+    headers[DEAD_HEADER] = _written(wire)
     return Event(letter.event.payload, letter.died_us, letter.event.key, headers)
+
+
+def _written(wire: _WireLetter) -> str:
+    """The text of the header. A reason that is too long as JSON is cut."""
+    text = _ENCODER.encode(wire)
+    while len(text) > EVENT_HEADER_VALUE_BYTES_MAX and wire.reason:
+        wire = msgspec.structs.replace(wire, reason=wire.reason[: len(wire.reason) // 2])
+        text = _ENCODER.encode(wire)
+    return text.decode()
 
 
 def dropped_event(event: EventId, now_us: int) -> Event:

@@ -22,10 +22,12 @@ from tests.core.groups.talk import (
     stream,
 )
 from weft.core.groups import Groups, Say, events, group, groups, places, reports
-from weft.core.groups.events import NodeSaid, Place, PlaceSaid, Said, text_of
-from weft.core.messages import StreamKey
+from weft.core.groups.events import LedgerSaid, NodeSaid, Place, PlaceSaid, Said, text_of
+from weft.core.messages import Nacked, StreamKey
+from weft.core.policy import GroupPolicy
 from weft.errors import UsageError
-from weft.model import Event, NodeId, Pattern
+from weft.limits import BATCH_BYTES_MAX
+from weft.model import Batch, Event, NodeId, Pattern
 
 
 @pytest.mark.parametrize(
@@ -121,6 +123,25 @@ def test_a_group_that_is_used_for_days_takes_no_more_memory() -> None:
         mesh.handled(2, [at(T, number)], generation, 2.0 * number)
         assert said(mesh.tick(2.0 * number + 1.0)) == [PlaceSaid(T, Place(0, number))]
     assert len(mesh._alarms) < 100
+
+
+@pytest.mark.req("CON-01")
+def test_what_failed_fits_into_batches_however_much_it_is_and_for_whatever_reasons() -> None:
+    """A service that is down fails everything, in all streams at once. One batch for all of that ended the node."""
+    keys = [stream(f"plant.t{number}") for number in range(32)]
+    mesh = make(*keys)
+    policy = GroupPolicy(max_deliveries=9, in_order=False)
+    mesh.join(1, "g", "m", ALL, 0.0, window=4096, policy=policy)
+    ((_, generation, _),) = assignments(mesh.tick(0.0))
+    mesh.handled(1, [at(key, 0) for key in keys], generation, 0.0)
+    for key in keys:
+        nacks = [Nacked(*key, offset, None, f"{offset}".rjust(500)) for offset in range(1000)]
+        mesh.settled(1, (), nacks, generation, 0.0)
+    effects = [effect for number in range(40) for effect in mesh.tick(1.0 + number)]
+    batches = [Batch.from_events(each.events) for each in effects if isinstance(each, Say)]
+    assert max(len(each.data) for each in batches) < BATCH_BYTES_MAX / 2
+    ledgers = {each.key: len(each.ledger.tries) for each in said(effects) if isinstance(each, LedgerSaid)}
+    assert ledgers == dict.fromkeys(keys, 1000)
 
 
 @pytest.mark.req("SEC-05")

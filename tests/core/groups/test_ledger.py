@@ -89,6 +89,23 @@ def test_the_largest_ledger_fits_its_bound() -> None:
     assert len(write_ledger(OFFSET_MAX, ledger)) < LEDGER_BYTES_MAX
 
 
+def test_reasons_are_left_out_of_a_ledger_that_has_no_room_for_them() -> None:
+    """Other nodes refused it, and handed out again what was done."""
+    ledger = Ledger([(1, 2)], ((2 * number, Try(3, 4, False, "\x01" * REASON_CHARS_MAX)) for number in range(1, 1000)))
+    _, read, _ = read_ledger_untrusted(write_ledger(7, ledger))
+    assert read == Ledger([(1, 2)], ((2 * number, Try(3, 4, False, "")) for number in range(1, 1000)))
+
+
+def test_a_ledger_has_no_more_than_others_read_whatever_a_member_settles() -> None:
+    ledger = Ledger()
+    for number in range(LEDGER_RANGES_MAX + 5):
+        ledger.finish(2 * number, 2 * number + 1)
+    for number in range(LEDGER_TRIES_MAX + 5):
+        ledger.fail(2 * number + 1, Try(1, 0, False, ""))
+    assert read_ledger_untrusted(write_ledger(0, ledger)) == (0, ledger, 0)
+    assert 0 in ledger.done and ledger.tries_of(1) == 1, "what comes first is kept"
+
+
 @pytest.mark.parametrize(
     ("payload", "word"),
     [

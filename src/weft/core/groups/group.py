@@ -53,11 +53,12 @@ from weft.core.groups.settling import Settling
 from weft.core.messages import Acked, Nacked, StreamKey
 from weft.core.policy import GroupPolicy, PolicyAt, policy_at
 from weft.errors import UsageError
-from weft.limits import OFFSET_MAX
+from weft.limits import MIB, OFFSET_MAX
 from weft.model import Epoch, Event, EventId, NodeId, Pattern, Position
 from weft.routing import Pieces
 
 GROUP_SAY_EVENTS_MAX: Final = 500  # positions said in one batch, and in one tick: a few milliseconds
+GROUP_SAY_BYTES_MAX: Final = 1 * MIB  # likewise, up to the end of a ledger
 LOOKS: Final = 4  # while a group could expire: a node with members repeats its state this often
 GROUP_START_S: Final = 30.0  # after a start, until it is clear which of the nodes in the log are alive
 
@@ -605,10 +606,14 @@ class Group:
         """Say as many positions as fit into a batch; the next tick says more."""
         stamp_us = self._used_us
         events: list[Event] = []
+        bytes_left = GROUP_SAY_BYTES_MAX
         for key, place, ledger in self.places.take_unsaid(GROUP_SAY_EVENTS_MAX):
             events.append(place_event(key, place, self.era, stamp_us))
             if ledger:
                 events.append(ledger_event(key, place.version, ledger, self.era, stamp_us))
+                bytes_left -= len(events[-1].payload)
+            if bytes_left <= 0:
+                break
         self._publish_at_s = inf
         self._publish(now_s)
         return [Say(topic_of(self.name), tuple(events))] if events else []

@@ -30,7 +30,7 @@ WINDOW_MAX: Final = 4096  # events that one member has in hand: when it dies, al
 SET_ASIDE_MAX: Final = 1000  # events of one stream that failed and wait; with more, the stream waits for them
 LEDGER_TRIES_MAX: Final = WINDOW_MAX + SET_ASIDE_MAX  # who dies fails with all it has in hand
 LEDGER_RANGES_MAX: Final = 2 * LEDGER_TRIES_MAX  # what is done lies between what is not
-LEDGER_BYTES_MAX: Final = 1024 * KIB  # 10,240 ranges and 5,096 tries, of which 1,000 have reasons
+LEDGER_BYTES_MAX: Final = 1024 * KIB  # 10,192 ranges and 5,096 tries; if there is room, with the reasons
 REASON_CHARS_MAX: Final = 500  # of the reason why an event failed, for people
 
 
@@ -75,16 +75,18 @@ class Ledger:
         return found.tries if found else 0
 
     def finish(self, first: int, end: int) -> None:
-        """Mark these as done: they never come again."""
+        """Mark these as done: they never come again. If they lie too scattered, those farthest ahead do."""
         self.done.add(first, end)
         if self._tries:
             gone = [offset for offset in self._tries if first <= offset < end]
             for offset in gone:
                 del self._tries[offset]
+        self._cut()
 
     def fail(self, offset: int, again: Try) -> None:
         if offset not in self.done:
             self._tries[offset] = again
+            self._cut()
 
     def trim(self, position: int) -> int:
         """Return the group's position after counting everything done, and forget what lies before it."""
@@ -102,14 +104,15 @@ class Ledger:
                 self._tries[offset] = max(self._tries.get(offset, again), again)
         for first, end in other.done:
             self.finish(first, end)
-        self._cut()
 
     def _cut(self) -> None:
-        """Two nodes may have noted more than one may. The entries farthest ahead go: these events come again."""
+        """Two nodes may have noted more than one may, and members may settle what they do not have in hand. The entries
+        farthest ahead go: these events come again."""
         while self.done.ranges > LEDGER_RANGES_MAX:
             self.done.remove(*list(self.done)[-1])
-        for offset in sorted(self._tries)[LEDGER_TRIES_MAX:]:
-            del self._tries[offset]
+        if len(self._tries) > LEDGER_TRIES_MAX:
+            for offset in sorted(self._tries)[LEDGER_TRIES_MAX:]:
+                del self._tries[offset]
 
 
 class _WireTry(msgspec.Struct, frozen=True, array_like=True):
@@ -135,8 +138,14 @@ _DECODER: Final = msgspec.json.Decoder(_WireLedger)
 
 
 def write_ledger(version: int, ledger: Ledger, era: int = 0) -> bytes:
-    """``version``: of the group's position that it goes with. ``era``: of the group."""
-    return _ENCODER.encode(_WireLedger(version, list(ledger.done), _runs(ledger.tries), era))
+    """``version``: of the group's position that it goes with. ``era``: of the group. Reasons are for people: if there
+    is no room for them, they are left out."""
+    wire = _WireLedger(version, list(ledger.done), _runs(ledger.tries), era)
+    payload = _ENCODER.encode(wire)
+    if len(payload) <= LEDGER_BYTES_MAX:
+        return payload
+    bare = {offset: again._replace(reason="") for offset, again in ledger.tries.items()}
+    return _ENCODER.encode(msgspec.structs.replace(wire, tries=_runs(bare)))
 
 
 def _runs(tries: dict[int, Try]) -> list[_WireTry]:

@@ -9,7 +9,7 @@ What a dead node said is repeated by a living one, because nodes that come later
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -120,16 +120,16 @@ class Places:
         self._sources[key] = origin, NO_EPOCH
         return True
 
-    def take_unsaid(self, most: int) -> list[tuple[StreamKey, Place, Ledger | None]]:
-        """Return what has to be said now, at most so much."""
-        keys = list(islice(self._unsaid, most))
-        said = [(key, self._places[key], self.ledgers.get(key)) for key in keys]
-        for key in keys:
+    def take_unsaid(self, most: int) -> Iterator[tuple[StreamKey, Place, Ledger | None]]:
+        """What has to be said now, at most so much, and as far as the caller goes."""
+        for key in list(islice(self._unsaid, most)):
+            ledger = self.ledgers.get(key)
             self._sources.pop(key, None)
             del self._unsaid[key]
             self.said[key] = None
-        self.ledgers_said.update((key, None) for key, _, ledger in said if ledger)
-        return said
+            if ledger:
+                self.ledgers_said[key] = None
+            yield key, self._places[key], ledger
 
     def _put(self, key: StreamKey, place: Place) -> bool:
         known = self._places.get(key)
