@@ -13,13 +13,14 @@ import pytest
 from tests.core.stage import Stage
 from weft.core import broker, routes
 from weft.core.groups.group import Group
-from weft.core.messages import Edge, MemberKnown, Subscribe, TellInterest, Tick
+from weft.core.messages import Edge, LinkUp, MemberKnown, ReceivedPlainAck, Subscribe, TellInterest, Tick
+from weft.core.plain import PlainLink
 from weft.core.replication import Replication
 from weft.core.routes import MERGED_PATTERNS_MAX, told_interest
 from weft.core.settings import InterestSettings
 from weft.limits import INTEREST_PATTERNS_MAX
 from weft.membership import NodeState
-from weft.model import Epoch, NodeId, covers, parse_pattern
+from weft.model import Epoch, NodeId, covers, parse_pattern, parse_topic
 from weft.routing import finished
 
 
@@ -108,3 +109,22 @@ def test_what_comes_in_one_turn_is_told_and_followed_once(count: Callable[[Any, 
     effects = core.step(Tick(), stage.now_s + 20)
     assert (len(told), len(followed)) == (2, 2)
     assert [len(each.patterns) for each in effects if isinstance(each, TellInterest)] == [23], "with three of the mesh"
+
+
+@pytest.mark.req("SEC-05")
+def test_an_ack_of_a_plain_peer_is_for_one_topic(count: Callable[[Any, str], list[Any]]) -> None:
+    """With 10,000 topics, each ack and each sync held up the loop for ten milliseconds."""
+    stage = Stage("a")
+    for number in range(50):
+        stage["a"].publish(f"plant.t{number}", "x")
+    stage["a"].step(LinkUp(NodeId("old"), plain=True))
+    stage.run()
+    assert len(stage["a"].plain) == 50
+    calls = count(PlainLink, "_events")
+    stage["a"].step(ReceivedPlainAck(NodeId("old"), parse_topic("plant.t7"), 0))
+    assert len(calls) == 1
+    calls.clear()
+    stage["a"].publish("plant.t8", "y")
+    stage.run()
+    assert 1 <= len(calls) <= 2
+    assert stage["a"].plain[-1].payload == b"y"

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
-from weft.membership import Effect, Health, HealthChanged, Heartbeat, RoundTrip, Send
+from weft.membership import (
+    Effect,
+    Health,
+    HealthChanged,
+    Heartbeat,
+    LinkUp,
+    Members,
+    MessageReceived,
+    NodeState,
+    RoundTrip,
+    Send,
+    Settings,
+    Start,
+)
 from weft.membership.heartbeats import TRANSITIONS, Heartbeats, Sign
-from weft.model import NodeId
+from weft.model import Epoch, NodeId
 
 B = NodeId("b")
 HEALTHY, UNHEALTHY, DISCONNECTED = Health.HEALTHY, Health.UNHEALTHY, Health.DISCONNECTED
@@ -88,3 +103,21 @@ def test_an_answer_to_something_never_sent_tells_no_time() -> None:
 
 def test_a_timestamp_is_never_mistaken_for_none() -> None:
     assert linked().beat(0.0) == [Send(B, Heartbeat(1))]
+
+
+@pytest.mark.req("SEC-05")
+def test_a_heartbeat_that_changes_nothing_looks_at_no_other_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hub with a thousand links gets four hundred a second."""
+    chance = Random(1)  # noqa: S311 - chance from a seed is the point
+    members = Members(NodeState(NodeId("a"), 1, 1, Epoch(1)), Settings(), chance)
+    members.step(Start(), 0.0)
+    members.step(LinkUp(B), 0.0)
+    looks: list[Heartbeats] = []
+
+    def healthy(self: Heartbeats) -> tuple[NodeId, ...]:
+        looks.append(self)
+        return (B,)
+
+    monkeypatch.setattr(Heartbeats, "healthy", healthy)
+    members.step(MessageReceived(B, Heartbeat(1)), 1.0)
+    assert looks == []

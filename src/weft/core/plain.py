@@ -73,6 +73,7 @@ class PlainLink:
         self._places = {(each.stream, each.epoch): each.offset for each in log.cursors(peer)}
         self._topics: dict[Stream, Topic] = {}  # merged stream -> topic
         self._sent: dict[Stream, int] = {}  # merged stream -> next number to send
+        self._ready: dict[Stream, None] = {}  # merged streams that may have something to send
         self._owed: dict[Topic, None] = {}  # topics to acknowledge once durable
         self.unmerged: dict[StreamKey, None] = {}  # streams whose events found no room
         self._damaged: set[StreamKey] = set()  # streams that cannot be read any further
@@ -99,6 +100,14 @@ class PlainLink:
             if merged not in self._topics:
                 self._topics[merged] = stream.topic
                 self._sent[merged] = self._places.get((merged, self._log.epoch), 0)
+                self._ready[merged] = None
+            self.merge(key)
+
+    def advanced(self, key: StreamKey) -> None:
+        """A stream has more that is durable."""
+        if key[0] in self._topics:
+            self._ready[key[0]] = None
+        else:
             self.merge(key)
 
     def merge(self, key: StreamKey) -> None:
@@ -154,11 +163,12 @@ class PlainLink:
     def to_send(self) -> list[PlainEvent]:
         """What the peer can get now: numbered, durable events, as far as the window allows."""
         events: list[PlainEvent] = []
-        for merged, topic in self._topics.items():
+        ready, self._ready = self._ready, {}
+        for merged in ready:
             key = (merged, self._log.epoch)
             if key not in self._damaged:
                 try:
-                    events += self._events(merged, topic)
+                    events += self._events(merged, self._topics[merged])
                 except StorageError as error:
                     self._note_damage(key, error)
         return events
@@ -186,6 +196,7 @@ class PlainLink:
         """The peer has everything of the topic up to and including this number."""
         merged = merged_stream(self._me, self.peer, topic)
         if merged in self._topics and self._places.get((merged, self._log.epoch), 0) <= offset < self._sent[merged]:
+            self._ready[merged] = None
             with suppress(DiskFull):  # it counts all the same; after a crash, a few events are sent once more
                 self._move(Position(merged, self._log.epoch, offset + 1))
 
@@ -193,6 +204,7 @@ class PlainLink:
         """Send again what was not acknowledged."""
         for merged in self._sent:
             self._sent[merged] = self._places.get((merged, self._log.epoch), 0)
+            self._ready[merged] = None
 
     # --- from the peer -------------------------------------------------------------------------------------------
 

@@ -401,7 +401,7 @@ class Replication:
                 outgoing.advanced(key)
         for plain in self.plain.values():
             for key in advanced:
-                plain.merge(key)
+                plain.advanced(key)
             effects += self._plain_acks(plain)
             effects += self._send_plain(plain)
         return effects

@@ -19,6 +19,7 @@ from weft.membership.messages import (
     Gossip,
     GossipRefused,
     Health,
+    HealthChanged,
     Heartbeat,
     Input,
     Leave,
@@ -268,9 +269,15 @@ class Members:
                 linked = target in self._heartbeats.links
                 return [*self._prober.on_ping_for(peer, message, linked=linked, now_s=now_s)]
             case Heartbeat():
-                return self._heartbeats.on_heartbeat(peer, message, now_s) + self._say_neighbours(now_s)
+                return self._on_heartbeat(peer, message, now_s)
             case _:
                 assert_never(message)
+
+    def _on_heartbeat(self, peer: NodeId, heartbeat: Heartbeat, now_s: float) -> list[Effect]:
+        """Nearly all change nothing, and then the other links are not looked at."""
+        effects = self._heartbeats.on_heartbeat(peer, heartbeat, now_s)
+        changed = any(isinstance(each, HealthChanged) for each in effects)
+        return effects + self._say_neighbours(now_s) if changed else effects
 
     def _on_gossip(self, peer: NodeId, gossip: Gossip, now_s: float) -> list[Effect]:
         effects: list[Effect] = []
