@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.core.stage import Stage
-from weft.core import broker, routes
+from weft.core import broker, outgoing, routes
 from weft.core.groups.group import Group
 from weft.core.messages import Edge, LinkUp, MemberKnown, ReceivedPlainAck, Subscribe, TellInterest, Tick
 from weft.core.plain import PlainLink
@@ -128,3 +128,34 @@ def test_an_ack_of_a_plain_peer_is_for_one_topic(count: Callable[[Any, str], lis
     stage.run()
     assert 1 <= len(calls) <= 2
     assert stage["a"].plain[-1].payload == b"y"
+
+
+@pytest.mark.req("SEC-05")
+def test_a_peer_that_has_everything_is_looked_at_some_streams_at_a_time(
+    count: Callable[[Any, str], list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link that came back with a hundred thousand streams held up the loop for seconds."""
+    monkeypatch.setattr(outgoing, "LOOKS_MAX", 8)
+    stage = Stage("a", "b")
+    reader = stage["b"].subscribe("plant.>")
+    for number in range(50):
+        stage["a"].publish(f"plant.t{number}", "x")
+    stage.link("a-b")
+    stage.run()
+    calls = count(outgoing.Outgoing, "_read")
+    looks = []
+    pump = outgoing.Outgoing.pump
+
+    def pumped(self: outgoing.Outgoing, *rest: Any) -> Any:
+        before = len(calls)
+        copies = pump(self, *rest)
+        looks.append(len(calls) - before)
+        return copies
+
+    monkeypatch.setattr(outgoing.Outgoing, "pump", pumped)
+    stage.cut("a-b")
+    stage.link("a-b")
+    stage["a"].publish("plant.t49", "y")
+    stage.run()
+    assert sum(looks) >= 50 and max(looks) <= 8
+    assert reader.texts[-1] == "y"

@@ -6,7 +6,7 @@ far as the window allows. Everything is read from the log when it is sent, so a 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
@@ -22,6 +22,7 @@ from weft.model import Batch, NodeId, Position
 from weft.routing import SINCE_EVER_US
 
 BEGINS_MAX: Final = 512  # copies whose beginning is looked for in one turn: a few milliseconds
+LOOKS_MAX: Final = 1024  # streams looked at in one turn until one has something to send: a few milliseconds
 
 
 @dataclass(slots=True)
@@ -112,7 +113,9 @@ class Outgoing:
         self._window_bytes = window_bytes
         self._branch = branch
         self._pasts = pasts
-        self._behind: dict[StreamKey, None] = {}  # streams with more to send, in turn
+        # Streams with more to send, in turn. A plain dict takes five seconds to be emptied from its front if it has a
+        # hundred thousand entries.
+        self._behind: OrderedDict[StreamKey, None] = OrderedDict()
         self._flying: dict[StreamKey, deque[Flying]] = {}
         self.flying_bytes = 0
         self.progress_s = 0.0  # when the child last acknowledged something, or had nothing to acknowledge
@@ -235,9 +238,10 @@ class Outgoing:
         return copies
 
     def _next(self, floors: Callable[[StreamKey], int], now_s: float) -> list[Copy]:
-        while self.ready and len(self._begun) < BEGINS_MAX:
-            key = next(iter(self._behind))
-            del self._behind[key]
+        for _ in range(LOOKS_MAX):
+            if not self.ready or len(self._begun) >= BEGINS_MAX:
+                break
+            key, _ = self._behind.popitem(last=False)
             cursor = self.cursors.get(key)
             if cursor is None or not cursor.wanted or key in self.damaged or key in self.differing:
                 continue
