@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.kv import Buckets, ClockBehind, HybridClock, KvSettings, Place
+from weft.core.kv import Buckets, ClockBehind, HybridClock, KvSettings, Overfull, Place
 from weft.errors import UsageError
 from weft.model import Batch, Epoch, Event, NodeId, Stream
 from weft.model.key_value import (
@@ -220,3 +220,20 @@ def test_a_key_that_is_written_again_and_again_takes_no_more_memory() -> None:
     assert len(buckets._expiries) < 2000
     assert buckets.due(NOW_MS + 14_998) == []
     assert [change.key for change in buckets.due(NOW_MS + 14_999)] == ["x"]
+
+
+def test_a_bucket_of_which_nothing_is_left_makes_room_for_another() -> None:
+    """A service with a bucket for each session was refused another one after 1024 sessions, until the node started
+    again."""
+    stream = Stream(topic_of("old"), NodeId("a"), 0)
+    buckets = Buckets(NodeId("me"), KvSettings(buckets_max=1))
+    put = Record(Op.PUT, "x", 1, NOW_MS + 10, "", b"v")
+    gone = Record(Op.DELETE, "x", 2, 0, "", b"")
+    for offset, record in enumerate((put, gone)):
+        buckets.take("old", record, Place(stream, Epoch(1), offset), NOW_MS)
+    with pytest.raises(Overfull):
+        buckets.check_room("new", "x")
+    buckets.forget("old", [("x", gone.revision(NodeId("a")))])
+    buckets.check_room("new", "x")
+    assert buckets.get("old") is None
+    assert buckets.due(NOW_MS + 20) == []

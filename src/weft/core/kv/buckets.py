@@ -155,7 +155,8 @@ class Buckets:
         heapify(self._expiries)
 
     def _counts(self, name: str, key: str, revision: Revision) -> bool:
-        latest = self._buckets[name].latest(key)
+        bucket = self._buckets.get(name)
+        latest = None if bucket is None else bucket.latest(key)
         return latest is not None and latest.revision == revision
 
     def _uncache(self, entries: list[Entry]) -> None:
@@ -192,3 +193,5 @@ class Buckets:
                 dropped = bucket.forget(key, revision)
                 self.keys -= bool(dropped)
                 self._uncache(dropped)
+            if not len(bucket) and not bucket.is_overfull:
+                del self._buckets[name]  # it makes room for another one
