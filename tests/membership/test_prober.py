@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from weft.membership import Ping, PingFor, Pong, Send, Settings
 from weft.membership.prober import PROBE_RELAYS_MAX, Prober
 from weft.model import NodeId
@@ -85,3 +87,22 @@ def test_everybody_comes_once_before_anybody_comes_twice() -> None:
     rounds = [[probes.begin(peers, 0.0)[0].peer for _ in peers] for _ in range(3)]
     assert all(sorted(turn) == peers for turn in rounds)
     assert rounds[0] != rounds[1], "in an order nobody can foresee"
+
+
+class Searched(list[NodeId]):
+    """How often somebody looks through all of it."""
+
+    searches = 0
+
+    def __contains__(self, peer: object) -> bool:
+        self.searches += 1
+        return super().__contains__(peer)
+
+
+@pytest.mark.req("SEC-05")
+def test_peers_are_not_looked_through_for_each_of_them() -> None:
+    """With a thousand links, that took 20 ms each second."""
+    probes, peers = prober(), Searched([B, C, D])
+    probed = {probes.begin(peers, float(second))[0].peer for second in range(3)}
+    assert probed == {B, C, D}
+    assert peers.searches == 0

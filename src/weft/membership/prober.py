@@ -60,7 +60,8 @@ class Prober:
     def begin(self, peers: list[NodeId], now_s: float) -> list[Send]:
         """Probe the next of these peers: each comes once before any comes twice, in an order that nobody can
         foresee."""
-        turn = [peer for peer in self._turn if peer in peers]
+        still = frozenset(peers)
+        turn = [peer for peer in self._turn if peer in still]
         if not turn:
             turn = list(peers)
             self._chance.shuffle(turn)
