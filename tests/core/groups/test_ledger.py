@@ -21,6 +21,7 @@ from weft.core.groups.ledger import (
 )
 from weft.errors import UsageError
 from weft.limits import OFFSET_MAX
+from weft.model.offsets import OffsetRanges
 
 TRY = st.builds(Try, st.integers(1, 9), st.integers(0, 100), st.booleans(), st.sampled_from(["", "a", "b"]))
 RANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 5)).map(lambda at: (at[0], at[0] + at[1])), max_size=6)
@@ -104,6 +105,23 @@ def test_a_ledger_has_no_more_than_others_read_whatever_a_member_settles() -> No
         ledger.fail(2 * number + 1, Try(1, 0, False, ""))
     assert read_ledger_untrusted(write_ledger(0, ledger)) == (0, ledger, 0)
     assert 0 in ledger.done and ledger.tries_of(1) == 1, "what comes first is kept"
+
+
+@pytest.mark.req("SEC-05")
+def test_two_full_ledgers_are_joined_and_cut_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that lies can say one after the other. That held up the loop for 51 s."""
+    one, two = (Ledger((4 * number + at, 4 * number + at + 1) for number in range(LEDGER_RANGES_MAX)) for at in (0, 2))
+    cuts: list[int] = []
+    remove = OffsetRanges.remove
+
+    def removed(offsets: OffsetRanges, first: int, end: int) -> None:
+        cuts.append(first)
+        remove(offsets, first, end)
+
+    monkeypatch.setattr(OffsetRanges, "remove", removed)
+    one.join(two)
+    assert one.done.ranges == LEDGER_RANGES_MAX
+    assert cuts == [2 * LEDGER_RANGES_MAX - 1]
 
 
 @pytest.mark.parametrize(

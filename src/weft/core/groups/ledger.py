@@ -103,13 +103,17 @@ class Ledger:
             if offset not in self.done:
                 self._tries[offset] = max(self._tries.get(offset, again), again)
         for first, end in other.done:
-            self.finish(first, end)
+            self.done.add(first, end)
+        for offset in [each for each in self._tries if each in self.done]:
+            del self._tries[offset]
+        self._cut()
 
     def _cut(self) -> None:
         """Two nodes may have noted more than one may, and members may settle what they do not have in hand. The entries
         farthest ahead go: these events come again."""
-        while self.done.ranges > LEDGER_RANGES_MAX:
-            self.done.remove(*list(self.done)[-1])
+        if self.done.ranges > LEDGER_RANGES_MAX:
+            _, end = list(self.done)[LEDGER_RANGES_MAX - 1]
+            self.done.remove(end, OFFSET_MAX)
         if len(self._tries) > LEDGER_TRIES_MAX:
             for offset in sorted(self._tries)[LEDGER_TRIES_MAX:]:
                 del self._tries[offset]
