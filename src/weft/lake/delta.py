@@ -30,7 +30,10 @@ class DeltaFiles:
             return DeltaTable.is_deltatable(self.settings.path, storage_options=self._options())
 
     def files(self) -> list[DataFile]:
-        table = self.load()
+        return self.files_of(self.load())
+
+    def files_of(self, table: DeltaTable) -> list[DataFile]:
+        """Those of one version."""
         check_readable(table)
         names = table.metadata().partition_columns
         with self._translated():

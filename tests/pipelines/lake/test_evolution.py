@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from tests.pipelines.lake.made import TOKENS, arrow_rows
 from weft.lake.address import TableError
 from weft.lake.files import Attempt, WrittenFile
-from weft.pipelines.lake import Table, TableFormat, TableSettings, evolution, open_table
+from weft.pipelines.lake import Table, TableChanged, TableFormat, TableSettings, evolution, open_table
 from weft.pipelines.lake.compaction import Bin, rewrite_bin
 from weft.pipelines.lake.delta import DeltaLake
 from weft.pipelines.lake.evolution import evolve
@@ -161,3 +162,47 @@ def test_a_file_that_came_while_others_were_written_again_is_written_again_too(
         with store.reader(file.path) as stored:
             assert pq.read_schema(stored).field("n").type == pa.int64()
     assert sorted(row["topic"] for row in arrow_rows(table).to_pylist()) == ["a", "late"]
+
+
+def test_rows_that_come_while_files_are_written_again_are_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large table takes minutes, and its archive goes on while a replay of dead letters widens it."""
+    table = made(tmp_path, TableFormat.DELTA)
+    add(table, FIRST, OLD, 0)
+    rewrite = vars(evolution)["rewrite"]
+    batches = iter(range(1, 3))
+
+    def slow(*arguments: Any) -> list[WrittenFile]:
+        found: list[WrittenFile] = rewrite(*arguments)
+        if (batch := next(batches, None)) is not None:
+            add(table, FIRST, {**OLD, "topic": f"late {batch}"}, batch)
+        return found
+
+    monkeypatch.setattr(evolution, "rewrite", slow)
+    evolved(table, pa.schema([("n", pa.int64())]))
+    assert next(batches, None) is None
+    assert sorted(row["topic"] for row in arrow_rows(table).to_pylist()) == ["a", "late 1", "late 2"]
+    store = table.settings.store()
+    for file in table.files():
+        with store.reader(file.path) as stored:
+            assert pq.read_schema(stored).field("n").type == pa.int64()
+
+
+def test_a_table_that_others_never_leave_alone_is_not_widened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made(tmp_path, TableFormat.DELTA)
+    add(table, FIRST, OLD, 0)
+    rewrite = vars(evolution)["rewrite"]
+    batches = count(1)
+
+    def busy(*arguments: Any) -> list[WrittenFile]:
+        found: list[WrittenFile] = rewrite(*arguments)
+        add(table, FIRST, OLD, next(batches))
+        return found
+
+    monkeypatch.setattr(evolution, "rewrite", busy)
+    monkeypatch.setattr(evolution, "LAKE_COMMIT_ATTEMPTS", 2)
+    with pytest.raises(TableChanged, match="others keep adding files to the table"):
+        evolved(table, pa.schema([("n", pa.int64())]))
+    assert len(arrow_rows(table)) == next(batches)
+    assert columns_of(table.schema()).field("n").type == pa.int32()

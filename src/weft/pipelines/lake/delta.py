@@ -69,9 +69,11 @@ class DeltaLake(DeltaFiles):
         except CommitFailedError as error:
             raise TableChanged(f"Delta refused more columns: {error}", table=self.settings.path) from None
 
-    def widen(self, schema: StructType, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> None:
+    def widen(self, schema: StructType, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> bool:
         table = self.load()
-        self._check_there(removed)
+        self._check_there(table, removed)
+        if len(self.files_of(table)) > len(removed):
+            return False
         now_ms = _now_ms()
         try:
             table.create_write_transaction(
@@ -83,6 +85,7 @@ class DeltaLake(DeltaFiles):
             )
         except CommitFailedError as error:
             raise TableChanged(f"Delta refused wider columns: {error}", table=self.settings.path) from None
+        return True
 
     def place(self, path: str) -> str:
         return path  # no reader looks at files that the log does not name
@@ -107,7 +110,7 @@ class DeltaLake(DeltaFiles):
 
     def replace(self, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> None:
         table = self.load()
-        self._check_there(removed)
+        self._check_there(table, removed)
         now_ms = _now_ms()
         actions: list[AddAction | RemoveAction] = [self._added(file, now_ms, changes_data=False) for file in added]
         # Files with nothing in their place are rows that went; else followers of the table need not look again.
@@ -152,8 +155,8 @@ class DeltaLake(DeltaFiles):
         check_readable(self.load())
         return read_files(spark, self.settings, self.schema(), self.files() if files is None else files)
 
-    def _check_there(self, removed: Sequence[DataFile]) -> None:
-        there = {file.path for file in self.files()}
+    def _check_there(self, table: DeltaTable, removed: Sequence[DataFile]) -> None:
+        there = {file.path for file in self.files_of(table)}
         if gone := [file.path for file in removed if file.path not in there]:
             raise TableChanged("files to be replaced are gone", table=self.settings.path, first=gone[0])
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from weft.lake.address import TableError
+from weft.lake.files import DataFile, WrittenFile
 from weft.limits import LAKE_COMMIT_ATTEMPTS, MIB
 from weft.pipelines.lake.compaction import Bin, rewrite
 from weft.pipelines.lake.reading import columns_of
@@ -110,13 +111,22 @@ def _widen(spark: SparkSession, table: Table, target: pa.Schema, say: Callable[[
 
     there = columns_of(table.schema())
     names = [each.name for each in target if not is_same_files(there.field(each.name).type, each.type)]
-    files = table.files()
+    more = table.files()
     say(
-        f"{', '.join(names)}: wider from now on; {len(files)} files with "
-        f"{sum(file.size_bytes for file in files) / MIB:,.1f} MiB are written again for it"
+        f"{', '.join(names)}: wider from now on; {len(more)} files with "
+        f"{sum(file.size_bytes for file in more) / MIB:,.1f} MiB are written again for it"
     )
-    added = rewrite(spark, table, [Bin((file,)) for file in files], target)
-    table.widen(from_arrow_schema(target), files, added)
+    files: list[DataFile] = []
+    added: list[WrittenFile] = []
+    for _ in range(LAKE_COMMIT_ATTEMPTS):
+        files += more
+        added += rewrite(spark, table, [Bin((file,)) for file in more], target)
+        if table.widen(from_arrow_schema(target), files, added):
+            break
+        known = {file.path for file in files}
+        more = [file for file in table.files() if file.path not in known]  # others added them meanwhile
+    else:
+        raise TableChanged("others keep adding files to the table", table=table.settings.path)
     written = {file.path for file in added}
     if late := [file for file in table.files() if file.path not in written]:  # of others, who added them meanwhile
         table.replace(late, rewrite(spark, table, [Bin((file,)) for file in late], target))

@@ -90,7 +90,7 @@ class IcebergLake(IcebergFiles):
             return
         raise self._crowded()
 
-    def widen(self, schema: StructType, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> None:
+    def widen(self, schema: StructType, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> bool:
         raise AssertionError("grow does it")
 
     def place(self, path: str) -> str:

@@ -51,10 +51,11 @@ class ParquetLake(ParquetFiles):
         if not self._store.swap(DESCRIPTION, _description(schema, self.partition_by()), was):
             raise TableChanged("somebody else changed the table's columns", table=self.settings.path)
 
-    def widen(self, schema: StructType, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> None:
+    def widen(self, schema: StructType, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> bool:
         # Files first: if we end in between, the next one finds the old description and does it all again.
         self.replace(removed, added)
         self.grow(schema)
+        return True
 
     def partition_by(self) -> tuple[str, ...]:
         return tuple(self._described()["partition_by"])

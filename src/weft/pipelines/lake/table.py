@@ -41,8 +41,9 @@ class Table(TableFiles, Protocol):
     def grow(self, schema: StructType) -> None:
         """Give the table these columns: those that it has, and more, also within structs. Files stay as they are."""
 
-    def widen(self, schema: StructType, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> None:
-        """Give its columns wider types, and swap all files for others that have them; TableChanged if one is gone."""
+    def widen(self, schema: StructType, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> bool:
+        """Give its columns wider types, and swap all files for others that have them. False, and nothing is changed,
+        if the table has got more files meanwhile and they would be lost; TableChanged if one of these is gone."""
 
     def place(self, path: str) -> str:
         """Where in the table a task writes the file that is to be at ``path`` once it is committed."""
