@@ -11,6 +11,7 @@ from pyiceberg.table import Table as Loaded
 from tests.pipelines.lake.made import configure_catalog, made_table, offsets_of, rows, written
 from weft.pipelines.lake import TableChanged, open_table
 from weft.pipelines.lake.iceberg import IcebergLake
+from weft.pipelines.lake.vacuum import vacuum
 
 
 @pytest.fixture
@@ -52,6 +53,20 @@ def test_a_table_that_others_never_leave_alone_is_given_up(table: IcebergLake, m
     monkeypatch.setattr(IcebergLake, "_load", lambda _: behind)
     with pytest.raises(TableChanged, match=r"others keep committing to the table .*attempts 10"):
         table.commit(written(table, rows(range(5, 9)), query="r"), "r", 0)
+
+
+@pytest.mark.req("SPK-05")
+def test_files_stay_for_their_grace_from_when_they_were_replaced_however_old_they_are(table: IcebergLake) -> None:
+    table.commit(written(table, rows(range(5))), "q", 0)
+    (old,) = table.files()
+    table.replace([old], written(table, rows(range(5)), query="compact"))
+    first, second = (each.timestamp_ms for each in table._load().snapshots())
+    grace_s, a_day_s = 3600.0, 86_400.0
+    while_read_s = (first + second) / 2 / 1000  # as if there were days between the two
+    assert first < second
+    assert vacuum(table, now_s=while_read_s + grace_s, grace_s=grace_s) == []
+    assert vacuum(table, now_s=second / 1000 + a_day_s, grace_s=grace_s) == [old.path]
+    assert offsets_of(table) == list(range(5))
 
 
 def test_readers_skip_files_by_offset_topic_and_day(table: IcebergLake) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 METRICS_PROPERTY: Final = "write.metadata.metrics.column."  # and the column's name
 BATCH_PROPERTY: Final = "weft.batch."  # and the query's id
 PROPERTIES: Final = {
@@ -135,7 +136,7 @@ class IcebergLake(IcebergFiles):
     def forget(self, now_s: float, grace_s: float) -> list[str]:
         table = self._load()
         with suppress(CommitFailedException):  # a writer was faster: the next time will do
-            table.maintenance.expire_snapshots().older_than(datetime.fromtimestamp(now_s - grace_s, UTC)).commit()
+            table.maintenance.expire_snapshots().older_than(_first_kept(table, now_s - grace_s)).commit()
         named = self._load().inspect.all_files().column("file_path").to_pylist()
         needed = {self._within(path) for path in named}
         return [
@@ -159,6 +160,14 @@ class IcebergLake(IcebergFiles):
 def _committed(table: Loaded, query: str) -> int | None:
     text = table.properties.get(BATCH_PROPERTY + query)
     return None if text is None else int(text)
+
+
+def _first_kept(table: Loaded, since_s: float) -> datetime:
+    """When the snapshot was made that was the table at that time: readers that began then are at its files, however
+    old it is."""
+    since_ms = int(since_s * 1000)
+    made_ms = max((each.timestamp_ms for each in table.history() if each.timestamp_ms <= since_ms), default=since_ms)
+    return EPOCH + timedelta(milliseconds=made_ms)
 
 
 def _metrics(columns: pa.Schema) -> dict[str, str]:
