@@ -17,7 +17,7 @@ from weft.lake.history import Damaged, Found, History, Lacking
 from weft.lake.index import Index
 from weft.lake.settings import TableFormat
 from weft.lake.spans import StreamKey
-from weft.limits import MIB, OFFSET_MAX
+from weft.limits import MIB, OFFSET_MAX, READ_BYTES_MAX
 from weft.model import Event, Pattern
 
 pytestmark = pytest.mark.req("LAK-04")
@@ -112,6 +112,20 @@ def test_a_table_reads_as_a_dictionary(
     assert after_last is None
     assert [each.key for each in extents] == sorted(stored)
     assert all((each.first, each.end) == (min(stored[each.key]), max(stored[each.key]) + 1) for each in extents)
+
+
+@pytest.mark.parametrize("kept_bytes", [1, 1 << 28])
+def test_events_with_long_headers_are_read_a_few_at_a_time(tmp_path: Path, kept_bytes: int) -> None:
+    """All of them at once would be more than a batch can hold."""
+    headers = {f"baggage-{number}": f"{number}" * 4000 for number in range(6)}
+    events = [Event(b"%d" % number, NOON_US + number, None, headers) for number in range(800)]
+    archive = Archive(tmp_path)
+    archive.write((KEY, 0, events[:400]), (KEY, 400, events[400:]))
+    history = archive.history(groups_bytes_max=kept_bytes)
+    answer = history.read(KEY, 0, len(events), READ_BYTES_MAX)
+    assert isinstance(answer, Found)
+    assert sum(len(batch.data) for batch in answer.batches) < 2 * READ_BYTES_MAX
+    assert everything(history, KEY, 0, len(events), READ_BYTES_MAX) == dict(enumerate(events))
 
 
 def test_gaps_of_compacted_streams_are_passed_over_only_on_demand(tmp_path: Path) -> None:

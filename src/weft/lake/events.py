@@ -32,7 +32,7 @@ TYPES: Final[dict[str, pa.DataType]] = {
 STORED: Final = {"timestamp": "timestamp", "key": "key", "headers": "headers", "value": "payload"}
 CONTENT: Final = tuple(STORED)  # of an event, beside its identity
 ROW_BYTES: Final = 32  # what an event takes beside key, value and headers, roughly
-HEADERS_BYTES: Final = 64  # the same for the headers of an event that has some: they are not looked at one by one
+HEADER_BYTES: Final = 16  # and a header, beside its name and value
 
 
 class RowsDiffer(TableError):
@@ -82,7 +82,12 @@ def sizes_of(rows: pa.Table) -> Numbers:
         sizes += lengths.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     headers = rows.column("headers").combine_chunks()
     if headers.null_count < len(headers):
-        sizes += np.where(headers.is_valid().to_numpy(zero_copy_only=False), HEADERS_BYTES, 0)
+        of_headers = np.full(len(headers.keys), HEADER_BYTES, dtype=np.int64)
+        for texts in (headers.keys, headers.items):
+            of_headers += pc.binary_length(texts).fill_null(0).to_numpy(zero_copy_only=False)
+        before = np.concatenate(([0], np.cumsum(of_headers)))  # the bytes of all headers before each, and of all
+        of_rows = np.diff(before[headers.offsets.to_numpy()])
+        sizes += np.where(headers.is_valid().to_numpy(zero_copy_only=False), of_rows, 0)
     return sizes
 
 
