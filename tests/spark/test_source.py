@@ -350,6 +350,29 @@ def test_a_node_that_is_away_is_not_a_loss(readers: Readers) -> None:
         readers.close()
 
 
+@pytest.mark.req("SPK-01")
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("lossy", ["true", "false"])
+def test_a_planned_batch_waits_for_a_member_that_is_away_and_was_not_named(readers: Readers, lossy: str) -> None:
+    """A query that is started again reads the batch of its checkpoint first, whoever is there by then."""
+    with blocking_mesh(2) as two:
+        with two.client("n1") as other:
+            fill(other, "later.a", "12")
+        nodes = (two.address("n0"), two.address("n1"))
+        first = readers.stream(*nodes, subscribe="later.>", startingOffsets="earliest")
+        start = first.initialOffset()
+        end = first.latestOffset(start, ALL)
+        first.stop()
+        two.kill("n1")
+        again = readers.stream(nodes[0], subscribe="later.>", failOnDataLoss=lossy)
+        with pytest.raises(Unavailable, match=r"may be on nodes that do not answer .*n1"):
+            again.partitions(start, end)
+        two.restart("n1")
+        once_more = readers.stream(nodes[0], subscribe="later.>", failOnDataLoss=lossy)
+        assert rows(once_more, list(once_more.partitions(start, end))) == list("12")
+        readers.close()
+
+
 # --- progress, and the rest of the mesh ------------------------------------------------------------------------------
 
 

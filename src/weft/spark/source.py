@@ -194,7 +194,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found, lost = ranges(begin, last, (self._survey or self._look()).held)
         if lost:  # once more, from all nodes and their archive tables, before anything is given up
             self._reads_back()
-            found, lost = ranges(begin, last, self._look(complete=True).held)
+            assert self._surveyor is not None, "it has looked"
+            self._survey = self._surveyor.look_for(lambda survey: not ranges(begin, last, survey.held)[1])
+            found, lost = ranges(begin, last, self._survey.held)
         self._tell(lost)
         return _partitions(self._options, found)
 

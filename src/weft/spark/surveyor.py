@@ -109,6 +109,19 @@ class Surveyor:
                 self._give_up(survey, complete)
             time.sleep(RETRY_S)
 
+    def look_for(self, is_there: Callable[[Survey], bool]) -> Survey:
+        """What is there, once it is what is wanted, or once nobody is left who may have more. Waits a while for nodes
+        that do not answer; Unavailable, MemberUnread."""
+        give_up_s = time.monotonic() + SPARK_UNAVAILABLE_S
+        while True:
+            survey = self.look(complete=True)
+            if is_there(survey) or not survey.silent:
+                return survey
+            if time.monotonic() > give_up_s or not _may_come_back(survey):
+                nodes = listed(list(map(str, survey.unread())))
+                raise Unavailable("what is to be read may be on nodes that do not answer", nodes=nodes)
+            time.sleep(RETRY_S)
+
     def hold(self) -> None:
         """From now on, events from everywhere come to one of our nodes; to be tried again if nobody answers."""
         try:
