@@ -35,6 +35,10 @@ class BadConfig(UsageError):
     """The configuration cannot be used; every mistake with its place, in one line: commands print lines."""
 
 
+class HiddenValue(ValueError):
+    """What is wrong with a value that may hold a secret, so that no error repeats the value."""
+
+
 class Section(BaseModel):
     """A table of settings. Frozen, and it refuses names that it does not know."""
 
@@ -169,7 +173,8 @@ def _explain(model: type[BaseModel], details: ErrorDetails, sources: Sequence[So
         *before, key = path
         return f"unknown setting {quoted(name)}{suggestion(str(key), _names_in(model, before))}{where}"
     fault = _fault(details)
-    if not path or isinstance(details["input"], BaseModel | Mapping):
+    is_hidden = isinstance(details.get("ctx", {}).get("error"), HiddenValue)
+    if not path or is_hidden or isinstance(details["input"], BaseModel | Mapping):
         return f"{name}: {fault}{where}" if name else f"{fault}{where}"
     return f"{name} = {_shown(details['input'])}: {fault}{where}"
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from weft.configuration import BadConfig, Source, validated
 from weft.errors import UsageError
 from weft.lake.access import StoreAccess, StoreSection
 from weft.lake.address import StoreKind, TableError
-from weft.lake.settings import TableFormat, TableSettings
+from weft.lake.settings import TableFormat, TableSection, TableSettings
 from weft.spark.table_options import table_of
 
 SECRET = "wJalrXUtnFEMI"
@@ -120,6 +122,21 @@ def test_an_option_that_is_wrong_is_not_repeated(text: str, unseen: str) -> None
     with pytest.raises(TableError, match="option store is a JSON object of settings") as refusal:
         StoreAccess.from_text(text)
     assert unseen not in str(refusal.value)
+
+
+@pytest.mark.req("LAK-01")
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"store": {"secret_key": SECRET}}, r"store\.secret_key: has to be file:PATH or env:NAME.*\(in lake\.toml\)"),
+        ({"store": {"endpoint": f"http://a:{SECRET}@host"}}, r"store\.endpoint: has to be http://HOST:PORT"),
+        ({"path": f"s3://AKIA:{SECRET}@bucket/t"}, "path: a table's path in S3 begins with s3:// and the name of a"),
+    ],
+)
+def test_a_key_that_stands_in_a_file_of_settings_is_not_repeated(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadConfig, match=words) as refusal:
+        validated(TableSection, [Source("lake.toml", {"path": "s3://bucket/t"} | given)])
+    assert SECRET not in str(refusal.value)
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:

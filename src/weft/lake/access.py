@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 from pydantic import Field, field_validator
 
-from weft.configuration import Section
+from weft.configuration import HiddenValue, Section
 from weft.lake.address import StoreKind, TableError
 from weft.limits import KIB
 from weft.references import find_file, read_secret
@@ -48,7 +48,7 @@ class StoreSection(Section):
     @classmethod
     def _is_reference(cls, given: str | None) -> str | None:
         if given is not None and not given.startswith(("file:", "env:")):
-            raise ValueError("has to be file:PATH or env:NAME, where to find the key: Spark logs what it is given")
+            raise HiddenValue("has to be file:PATH or env:NAME, where to find the key: Spark logs what it is given")
         return given
 
     @field_validator("endpoint")
@@ -167,7 +167,7 @@ def _secret(name: str, reference: str | None) -> str:
 def _check_endpoint(text: str) -> None:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
-        raise ValueError("has to be http://HOST:PORT or https://HOST:PORT, without a key in it")
+        raise HiddenValue("has to be http://HOST:PORT or https://HOST:PORT, without a key in it")
 
 
 def _of_environment(environ: Mapping[str, str]) -> dict[str, str]:

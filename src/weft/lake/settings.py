@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from weft.configuration import Section
+from weft.configuration import HiddenValue, Section
 from weft.lake.access import Credentials, StoreAccess, StoreSection
 from weft.lake.address import Address, StoreKind, TableError, parse_address
 from weft.limits import KIB, MIB
@@ -129,7 +129,8 @@ class TablePlace(Section):
         try:
             return parse_address(str(path)).text if isinstance(path, str | Path) else path
         except TableError as error:
-            raise ValueError(str(error)) from None  # what pydantic collects
+            kind = HiddenValue if "@" in str(path) else ValueError  # people write keys before an @
+            raise kind(str(error)) from None  # what pydantic collects
 
     @field_validator("name")
     @classmethod
