@@ -10,9 +10,13 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+import weft.sync
+from tests.lake.archived import Archive, key_of, plain
+from tests.node.read_through import config_of
 from tests.pipelines.test_archive import archive_all, configured, settings_of
+from tests.up import up
 from weft.pipelines import archive, running
-from weft.pipelines.idle import finished, has_begun, runs_here
+from weft.pipelines.idle import finished, has_begun, nothing_since, runs_here
 from weft.pipelines.records import Records
 from weft.pipelines.running import Wish
 from weft.pipelines.settings import SparkSection
@@ -106,6 +110,33 @@ def test_a_run_with_nothing_new_does_not_start_spark(
         shutil.rmtree(settings.table.path or "")
         with pytest.raises(Started):
             run()  # which makes it again
+
+
+@pytest.mark.req("SPK-03")
+def test_streams_that_only_an_archive_table_has_are_nothing_new(tmp_path: Path) -> None:
+    """The query does not read them, so they are no reason to start Spark at every run."""
+    table = Archive(tmp_path / "lake")
+    table.write((key_of("plant.old", "gone"), 0, plain(3)))
+    config = config_of(tmp_path / "weft.toml", table.settings)
+    with (
+        up(tmp_path / "data", "--insecure", "--config", str(config)) as node,
+        weft.sync.connect(node.grpc, insecure=True) as client,
+    ):
+        client.publish("plant.a", b"1")
+        (place,) = client.positions("plant.a")
+        settings = settings_of(
+            {
+                "mesh": {"nodes": [node.grpc], "insecure": True},
+                "source": {"subscribe": "plant.>"},
+                "table": {"path": table.settings.path},
+                "run": {"checkpoint": str(tmp_path / "checkpoint"), "trigger": "available-now"},
+            }
+        )
+        ended = msgspec.json.encode({"plant.a": {f"{place.stream.origin}/0/{place.epoch}": 1}}).decode()
+        written(tmp_path / "checkpoint", "offsets", 0, "v1", "{}", ended)
+        written(tmp_path / "checkpoint", "commits", 0, "v1", "{}")
+        assert nothing_since(settings.run.checkpoint, settings.source_options())
+        node.end_quietly()
 
 
 def test_small_files_are_something_to_do(spark: SparkSession, tmp_path: Path) -> None:

@@ -165,7 +165,8 @@ class ArchiveSettings(StreamingSettings):
         return Goal(self.table.file_bytes, self.table.freshness, self.upkeep.share)
 
     def source_options(self) -> dict[str, str]:
-        return self.mesh.options() | self.source.options(self.run_name(NAME))
+        """Of the logs only: what is in an archive table is not archived again."""
+        return self.mesh.options() | self.source.options(self.run_name(NAME)) | {"history": "false"}
 
 
 def start(spark: SparkSession, settings: ArchiveSettings) -> Sequence[StreamingQuery]:
@@ -179,7 +180,6 @@ def start(spark: SparkSession, settings: ArchiveSettings) -> Sequence[StreamingQ
     ):
         options.pop("startingTimestamp", None)
         options["startingOffsets"] = known
-    options["history"] = "false"  # what is in an archive table is not archived again
     writer = read_ranges(spark, options).writeStream.foreachBatch(write)
     writer = writer.queryName(name).option("checkpointLocation", str(settings.run.checkpoint))
     return [writer.trigger(**settings.trigger_arguments()).start()]
