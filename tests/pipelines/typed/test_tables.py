@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Row, SparkSession
 
+from tests.pipelines.lake.made import made_table
 from weft.client.blocking import Client
 from weft.configuration import BadConfig, Source, validated
 from weft.pipelines import archive, lake, replay
@@ -19,7 +20,7 @@ from weft.pipelines.archive import ArchiveSettings
 from weft.pipelines.base import JobRun, Outcome
 from weft.pipelines.lake.table import TableChanged
 from weft.pipelines.typed import replaying
-from weft.pipelines.typed.tables import TypedTables
+from weft.pipelines.typed.tables import LetterCount, TypedTables
 from weft.schema import NoSchema
 from weft.testing import blocking_mesh
 from weft.testing.live_blocking import BlockingMesh
@@ -263,3 +264,12 @@ def test_a_file_instead_of_the_mesh_and_tables_elsewhere(
     assert [row.offset for row in letters(spark, values)] == [2]
     assert tables_of(values).dead_letters.path == str(tmp_path / "elsewhere")
     assert str(tables_of(values | {"dead_letters": None}).dead_letters.path) == str(tmp_path / "table_dead_letters")
+
+
+def test_dead_letters_that_cannot_be_counted_are_no_reason_for_a_run_to_fail(tmp_path: Path) -> None:
+    """They are counted when all is done, and a store may be away just then."""
+    table = made_table(tmp_path, "parquet")
+    letters = LetterCount(table)
+    assert str(letters) == ""
+    shutil.rmtree(table.settings.path)
+    assert str(letters).startswith(f"the dead letters in {table.settings.path} could not be counted: there is no")

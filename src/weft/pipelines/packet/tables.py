@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from weft.lake.files import WrittenFile
+from weft.lake.files import WrittenFile, batch_of
 from weft.pipelines import lake
 from weft.pipelines.days import days
 from weft.pipelines.lake.deciding import Staged, decode_files, encode_files, is_usable
@@ -78,11 +78,14 @@ class TwoTables:
                 path.unlink()
 
     def _decided(self, batch: int, query: str) -> Staged | None:
-        """What an earlier try at this batch decided; nothing, if its files are gone and were not committed."""
+        """What an earlier try at this batch decided; nothing, if its files are gone and were not committed, or if it is
+        from before Spark's part of the checkpoint was removed: numbers of batches begin again then."""
         data = read_private(self._path(batch))
         if data is None:
             return None
         staged = decode_files(data)
+        if any(batch_of(file.path) != (query, batch) for files in staged for file in files):
+            return None
         both = self._with_files(staged)
         return staged if all(is_usable(table, files, query, batch) for table, files in both) else None
 

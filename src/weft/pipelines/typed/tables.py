@@ -170,10 +170,18 @@ class LetterCount:
         self._known = {file.path for file in table.files()}
 
     def __str__(self) -> str:
+        place = self._table.settings.path
+        try:
+            count = self._count()
+        except (TableError, OSError) as error:  # no reason for a run to fail
+            return f"the dead letters in {place} could not be counted: {error}"
+        return f"{count:,} dead letters in {place}" if count else ""
+
+    def _count(self) -> int:
         store, count = self._table.settings.store(), 0
         for file in self._table.files():
             written = batch_of(file.path)
             if file.path not in self._known and written is not None and written[0] != COMPACTION:
                 with closing(store.reader(file.path)) as source:
                     count += pq.read_metadata(source).num_rows
-        return f"{count:,} dead letters in {self._table.settings.path}" if count else ""
+        return count
