@@ -264,6 +264,23 @@ def test_available_now_ends_where_it_was_when_it_began(mesh: BlockingMesh, clien
     assert step(reader, end) == (end, [])
 
 
+@pytest.mark.req("SPK-01")
+def test_a_first_batch_that_is_read_again_leaves_new_topics_to_the_next_one(
+    mesh: BlockingMesh, client: Client, readers: Readers
+) -> None:
+    """A query that died in its first batch: the checkpoint says where that ends, and the source where it begins."""
+    options = {"subscribe": "died.>", "startingOffsets": "earliest"}
+    fill(client, "died.a", "12")
+    first = readers.stream(mesh.address("n0"), **options)
+    end = first.latestOffset(first.initialOffset(), ALL)
+    fill(client, "died.b", "3")
+    again = readers.stream(mesh.address("n0"), **options)
+    assert rows(again, list(again.partitions(again.initialOffset(), end))) == list("12")
+    entered, found = step(again, end)
+    assert found == []
+    assert step(again, entered)[1] == ["3"]
+
+
 def test_a_stream_begins_where_it_first_said(mesh: BlockingMesh, client: Client, readers: Readers) -> None:
     """Spark asks again when it reads the first batch. By then there are more events, and streams that are new."""
     fill(client, "again.a", "12")

@@ -119,15 +119,18 @@ def fair_shares(wanted: Mapping[Place, int], limit: int) -> dict[Place, int]:
 
 
 def ranges(start: Offsets, end: Offsets, held: Holdings) -> tuple[list[Range], list[Loss]]:
-    """What to read from where, and what cannot be had. A stream that only ``end`` has begins there."""
+    """What to read from where, and what cannot be had. A stream that only ``end`` has begins there. One that only
+    ``start`` has is new to a query that asks again where its first batch begins: it is for a later batch."""
     found: list[Range] = []
     lost: list[Loss] = []
     for place in sorted(start):
         first, last = start[place], end.get(place)
         if last is not None and first >= last:
             continue
-        if last is None or place not in held:
+        if place not in held:
             lost.append(Loss(place, first, None))
+            continue
+        if last is None:
             continue
         for part in _covered(place, first, last, held[place]):
             if part.addresses:
