@@ -7,12 +7,14 @@ import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Never
 
 import pyarrow as pa
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tests.pipelines.archiving import Publisher, in_order, kill_while_it_writes, table_rows
@@ -20,6 +22,7 @@ from tests.pipelines.lake.made import configure_catalog
 from tests.pipelines.s3 import S3, SECRET_KEY
 from weft.client.blocking import Client
 from weft.configuration import BadConfig, Source, validated
+from weft.lake.address import TableError
 from weft.limits import EVENT_TIMESTAMP_US_MAX, EVENT_TIMESTAMP_US_MIN
 from weft.model.traces import TRACEPARENT, SpanRef
 from weft.pipelines import archive, lake
@@ -130,6 +133,29 @@ def test_a_lost_checkpoint_puts_no_event_into_the_table_twice(spark: SparkSessio
         client.publish("other.topic", b"not selected")
         for _ in range(5):
             publisher.publish()
+        settings, _ = archive_all(spark, values)
+        assert in_order(table_rows(settings)) == in_order(publisher.rows)
+
+
+@pytest.mark.req("SPK-03")
+def test_a_lost_checkpoint_is_made_up_for_also_if_the_first_batch_after_it_fails(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark has written down where that batch ends, and asks once more where it begins."""
+
+    def fails(*_: object, **__: object) -> Never:
+        raise TableError("the store is away")
+
+    with blocking_mesh(nodes=1) as mesh, mesh.client("n0") as client:
+        publisher = Publisher(client, seed=6, topics=2)
+        values = configured(mesh, tmp_path)
+        publisher.publish()
+        archive_all(spark, values)
+        shutil.rmtree(tmp_path / "data" / "checkpoint")
+        publisher.publish()
+        with monkeypatch.context() as patch, pytest.raises(StreamingQueryException):
+            patch.setattr(lake, "append_batch", fails)
+            archive_all(spark, values)
         settings, _ = archive_all(spark, values)
         assert in_order(table_rows(settings)) == in_order(publisher.rows)
 

@@ -30,8 +30,9 @@ def runs_here(wanted: SparkSection) -> bool:
 
 
 def has_begun(checkpoint: Path) -> bool:
-    """Whether Spark has written down where its first batch ends. The directory is there before that."""
-    return _last(checkpoint / OFFSETS) is not None
+    """Whether Spark is done with its first batch. Until then each start of the query asks the source where to begin:
+    the checkpoint says only where that batch ends."""
+    return _last(checkpoint / COMMITS) is not None
 
 
 def nothing_since(checkpoint: Path, options: Mapping[str, str]) -> bool:
