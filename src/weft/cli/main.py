@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from weft import __version__
 from weft.cli import backup, context, groups, mesh
 from weft.cli.bench import bench
-from weft.cli.console import fail, show_warnings
+from weft.cli.console import end_of_pipe, fail, show_warnings
 from weft.cli.deferred import deferred
 from weft.cli.doctor import doctor
 from weft.cli.pub import pub
@@ -27,8 +28,23 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 OTHERS: Final = 0o077  # all rights of group and others
 PIPELINE: Final = "pipeline"  # writes tables, which may well be for others
 
+
+class Commands(TyperGroup):
+    """All commands. Typer ends with status 1, as for an error that was told, when the reader of a pipe has seen
+    enough; here that is told apart."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # here it can still be caught
+        except BrokenPipeError:
+            end_of_pipe()
+        return result
+
+
 app = typer.Typer(
     name="weft",
+    cls=Commands,
     help="Weft, an event mesh for Python and Spark teams.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -89,6 +105,3 @@ def main() -> None:
         app()
     except WeftError as error:
         fail(str(error))
-    except BrokenPipeError:  # the reader of a pipe has seen enough
-        sys.stderr.close()
-        raise SystemExit(141) from None
