@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import Weft
+from tests.up import COMMAND, END_TIMEOUT_S
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 CLIENT_OPTIONS = ["--node", "--insecure", "--context", "--json"]
@@ -84,6 +86,19 @@ def test_help_does_not_load_what_it_does_not_need() -> None:
 def test_an_unknown_command_is_a_mistake_of_usage(weft: Weft) -> None:
     assert weft("publish").status == 2
     assert weft("log", "nothing").status == 2
+
+
+@pytest.mark.parametrize("command", [("context", "list"), ("context", "list", "--json")], ids=["table", "json"])
+def test_a_reader_of_a_pipe_that_has_seen_enough_is_no_failure(weft: Weft, command: tuple[str, ...]) -> None:
+    """Status 1 comes with a line that says what failed. Here nothing did: it is as if SIGPIPE had ended the command."""
+    weft("context", "add", "dev", "--node", "a:7400", "--insecure")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        done = subprocess.run(
+            [*COMMAND, *command], stdout=pipe, stderr=subprocess.PIPE, check=False, timeout=END_TIMEOUT_S
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_the_version(weft: Weft) -> None:

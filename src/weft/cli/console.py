@@ -7,6 +7,7 @@ cursor or makes two lines of one is written out (``weft.visible``). So no comman
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Iterable
 from typing import Any, Final, NoReturn
@@ -18,11 +19,25 @@ from rich.text import Text
 
 from weft.visible import SUSPECT, visible
 
+BROKEN_PIPE: Final = 141  # the status of a command that SIGPIPE ended, as a shell has it
 PIPE_COLUMNS: Final = 10_000  # where nobody has a window, lines are for programs and should not be broken
+
+
+def end_of_pipe() -> NoReturn:
+    """The reader of a pipe has seen enough. What is still in buffers goes nowhere, and Python does not complain of
+    it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        if not stream.isatty():
+            os.dup2(nowhere, stream.fileno())
+    sys.exit(BROKEN_PIPE)
 
 
 class VisibleConsole(Console):
     """A string, a text, a cell of a table, a label of a tree: each is one line, and all of it can be seen."""
+
+    def on_broken_pipe(self) -> None:
+        end_of_pipe()
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(visible(text), **options)

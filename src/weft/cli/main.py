@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from weft import __version__
 from weft.cli import backup, context, groups, mesh
 from weft.cli.bench import bench
-from weft.cli.console import fail, show_warnings
+from weft.cli.console import end_of_pipe, fail, show_warnings
 from weft.cli.doctor import doctor
 from weft.cli.pub_sub import pub, sub
 from weft.cli.request import request, serve
@@ -52,8 +52,22 @@ def _nothing() -> None:
     """Typer leaves out groups that have neither commands nor a callback."""
 
 
+class Commands(TyperGroup):
+    """All commands. Typer ends with status 1, as for an error that was told, when the reader of a pipe has seen
+    enough; here that is told apart."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # here it can still be caught
+        except BrokenPipeError:
+            end_of_pipe()
+        return result
+
+
 app = typer.Typer(
     name="weft",
+    cls=Commands,
     help="Weft, an event mesh for Python and Spark teams.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -114,6 +128,3 @@ def main() -> None:
         app()
     except WeftError as error:
         fail(str(error))
-    except BrokenPipeError:  # the reader of a pipe has seen enough
-        sys.stderr.close()
-        raise SystemExit(141) from None

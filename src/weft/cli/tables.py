@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from rich.cells import cell_len
@@ -16,7 +16,8 @@ from weft.cli.console import out
 from weft.visible import visible
 
 GAP_COLUMNS: Final = 2  # between columns, as rich has it
-FOLDED_COLUMNS: Final = 20  # text is folded to no less: a name of two or three lines can still be read
+TEXT_COLUMNS: Final = 12  # a name of some lines of this can still be read
+TIME_COLUMNS: Final = 16  # as far as the minute; numbers are not so long
 START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -25,20 +26,47 @@ def print_json(document: Any) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, names: int = 1) -> None:
-    """The first ``names`` columns are text, the others numbers. In a narrow window long text is folded, numbers and
-    times never; where that does not help, each row is shown by itself, a line for each of its cells."""
-    widths = [max(map(_width, column)) for column in zip(headings, *rows, strict=True)]
-    least = [min(width, FOLDED_COLUMNS) if number < names else width for number, width in enumerate(widths)]
-    if sum(least) + GAP_COLUMNS * (len(least) - 1) > out.width:
+    """The first ``names`` columns are text, the others numbers and times. In a narrow window text and headings are
+    folded, then times as well, numbers never; where that is not enough, each row is shown by itself, a line for each
+    cell."""
+    columns = [
+        Column(heading, max((_width(row[at]) for row in rows), default=0), at < names)
+        for at, heading in enumerate(headings)
+    ]
+    fixed = _fixed_widths(columns)
+    if fixed is None:
         _print_rows(headings, rows)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, (heading, width) in enumerate(zip(headings, least, strict=True)):
-        justify: Literal["left", "right"] = "left" if number < names else "right"
-        table.add_column(heading, justify=justify, overflow="fold", min_width=width, no_wrap=number >= names)
+    for each, width in zip(columns, fixed, strict=True):
+        justify: Literal["left", "right"] = "left" if each.is_text else "right"
+        table.add_column(escape(each.heading), justify=justify, overflow="fold", width=width)
     for row in rows:
         table.add_row(*map(escape, row))
     out.print(table)
+
+
+class Column(NamedTuple):
+    heading: str
+    width: int  # of its widest cell
+    is_text: bool
+
+    @property
+    def need(self) -> int:
+        """What it needs if its heading is folded between words."""
+        return max(self.width, *map(_width, self.heading.split() or [""]))
+
+
+def _fixed_widths(columns: Sequence[Column]) -> list[int | None] | None:
+    """Columns without a width share what the others leave. None: the window is too narrow for a table."""
+    room = out.width - GAP_COLUMNS * (len(columns) - 1)
+    if sum(max(each.width, _width(each.heading)) for each in columns) <= room:
+        return [None] * len(columns)
+    for times in (out.width, TIME_COLUMNS):
+        limits = [TEXT_COLUMNS if each.is_text else times for each in columns]
+        if sum(min(each.need, limit) for each, limit in zip(columns, limits, strict=True)) <= room:
+            return [each.need if each.need <= limit else None for each, limit in zip(columns, limits, strict=True)]
+    return None
 
 
 def _print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
