@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.node.running import running_node
-from weft.core.kv.clock import ClockBehind
+from weft.core.kv import ClockBehind
 from weft.log.errors import DiskFull
 from weft.model import Batch, Topic
 from weft.model.key_value import BucketSettings
