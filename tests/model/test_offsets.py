@@ -55,3 +55,12 @@ def test_ranges_neither_touch_nor_overlap(steps: list[tuple[bool, tuple[int, int
     ranges = list(both(steps)[0])
     assert all(first < end for first, end in ranges)
     assert all(end < first for (_, end), (first, _) in itertools.pairwise(ranges))
+
+
+@given(STEPS, st.integers(0, 20))
+def test_the_first_ranges_are_kept(steps: list[tuple[bool, tuple[int, int]]], kept: int) -> None:
+    ranges, _ = both(steps)
+    expected = list(ranges)[:kept]
+    ranges.keep_first(kept)
+    assert list(ranges) == expected
+    assert len(ranges) == len(members(expected))

@@ -92,6 +92,12 @@ class OffsetRanges:
         self._firsts[low:high] = [each[0] for each in kept]
         self._ends[low:high] = [each[1] for each in kept]
 
+    def keep_first(self, ranges: int) -> None:
+        """Drop all ranges behind the first so many."""
+        if len(self._firsts) > ranges:
+            self._size -= sum(self._ends[ranges:]) - sum(self._firsts[ranges:])
+            del self._firsts[ranges:], self._ends[ranges:]
+
     def clear(self) -> None:
         self._firsts.clear()
         self._ends.clear()

@@ -21,8 +21,10 @@ from tests.core.groups.talk import (
     state,
     stream,
 )
-from weft.core.groups import Groups, Say, events, group, groups, places, reports
+from weft.core.groups import Groups, Refusal, Say, events, group, groups, places, reports
 from weft.core.groups.events import LedgerSaid, NodeSaid, Place, PlaceSaid, Said, text_of
+from weft.core.groups.hand import Run
+from weft.core.groups.ledger import Ledger, Try
 from weft.core.messages import Nacked, StreamKey
 from weft.core.policy import GroupPolicy
 from weft.errors import UsageError
@@ -142,6 +144,44 @@ def test_what_failed_fits_into_batches_however_much_it_is_and_for_whatever_reaso
     assert max(len(each.data) for each in batches) < BATCH_BYTES_MAX / 2
     ledgers = {each.key: len(each.ledger.tries) for each in said(effects) if isinstance(each, LedgerSaid)}
     assert ledgers == dict.fromkeys(keys, 1000)
+
+
+@pytest.mark.req("SEC-05")
+def test_refusals_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that refused a window of 4,096 events at once held up the loop for seconds."""
+    mesh = make(T)
+    mesh.join(1, "g", "m", ALL, 0.0, window=4096)
+    ((_, generation, _),) = assignments(mesh.tick(0.0))
+    mesh.handled(1, [at(T, 0)], generation, 0.0)
+    compared: list[object] = []
+    monkeypatch.setattr(Nacked, "__eq__", lambda self, other: compared.append(other))
+    effects = mesh.settled(1, (), [Nacked(*T, offset) for offset in range(100)], generation, 0.0)
+    assert sum(isinstance(each, Refusal) for each in effects) == 100
+    assert compared == []
+
+
+@pytest.mark.req("SEC-05")
+def test_what_failed_in_other_streams_is_not_looked_through_for_the_next_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred streams, in each of which 900 events had failed, held up each turn of the loop for three seconds."""
+    keys = [stream(f"plant.t{number}") for number in range(4)]
+    mesh = make(*keys)
+    mesh.join(1, "g", "m", ALL, 0.0, window=100)
+    ((_, generation, _),) = assignments(mesh.tick(0.0))
+    mesh.handled(1, [at(key, 0) for key in keys], generation, 0.0)
+    mesh.settled(1, (), [Nacked(*key, 5) for key in keys], generation, 0.0)
+    found = mesh.hand(1, keys[0])
+    assert found is not None
+    settling, reader = found
+    settling.next_run(reader, keys[0], 0, 9, 0.1)
+    looked: list[Ledger] = []
+
+    def tries(ledger: Ledger) -> dict[int, Try]:
+        looked.append(ledger)
+        return ledger._tries
+
+    monkeypatch.setattr(Ledger, "tries", property(tries))
+    assert settling.next_run(reader, keys[0], 0, 9, 0.1) == Run(0, 5, 0)
+    assert {id(each) for each in looked} == {id(mesh._groups["g"].places.ledgers[keys[0]])}
 
 
 @pytest.mark.req("SEC-05")

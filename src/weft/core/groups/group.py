@@ -186,14 +186,15 @@ class Group:
     ) -> list[GroupEffect]:
         """Take what a member that acknowledges by hand has settled. Late settlements count for nothing, but refusals
         are answered."""
-        nacks = tuple(nacks)
+        mine: list[Nacked] = []
+        late: list[Nacked] = []
+        for each in nacks:
+            (mine if self._speaks_of(member, each) else late).append(each)
         touched = self.settling.acked(member, [each for each in acks if self._speaks_of(member, each)])
-        mine = [each for each in nacks if self._speaks_of(member, each)]
         touched.update((each.stream, each.epoch) for each in mine)
         effects = self.settling.nacked(member, mine, now_s)
         for key in touched:
             effects += self.settling.advanced(key)
-        late = [each for each in nacks if each not in mine]
         effects += (Refusal(member.subscription, EventId(each.stream, each.epoch, each.offset), False) for each in late)
         if touched:
             self.used_s = now_s  # failures are announced at once, so that the counts survive this node

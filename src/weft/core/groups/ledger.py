@@ -48,11 +48,12 @@ class Try(NamedTuple):
 class Ledger:
     """Offsets at or after the group's position. ``done``: acknowledged, or put away as dead letters."""
 
-    __slots__ = ("_tries", "done")
+    __slots__ = ("_may_be_lonely", "_tries", "done")
 
     def __init__(self, done: Iterable[tuple[int, int]] = (), tries: Iterable[tuple[int, Try]] = ()) -> None:
         self.done = OffsetRanges(done)
         self._tries: dict[int, Try] = dict(tries)
+        self._may_be_lonely = True  # there may be events that have to come alone, which are rare
 
     def __bool__(self) -> bool:
         return bool(self.done or self._tries)
@@ -70,23 +71,33 @@ class Ledger:
         """The tries of events that failed and are not done, by offset."""
         return self._tries
 
+    def lonely(self) -> list[tuple[int, Try]]:
+        """The tries of events that have to come alone."""
+        found = [(offset, each) for offset, each in self._tries.items() if each.alone] if self._may_be_lonely else []
+        self._may_be_lonely = bool(found)
+        return found
+
     def tries_of(self, offset: int) -> int:
         found = self._tries.get(offset)
         return found.tries if found else 0
 
     def finish(self, first: int, end: int) -> None:
-        """Mark these as done: they never come again. If they lie too scattered, those farthest ahead do."""
+        """Mark these as done: they never come again. A member may settle what it does not have in hand. If that lies
+        too scattered, what is farthest ahead comes again."""
         self.done.add(first, end)
-        if self._tries:
-            gone = [offset for offset in self._tries if first <= offset < end]
-            for offset in gone:
+        if end - first <= len(self._tries):
+            for offset in range(first, end):
+                self._tries.pop(offset, None)
+        else:
+            for offset in [each for each in self._tries if first <= each < end]:
                 del self._tries[offset]
-        self._cut()
+        self.done.keep_first(LEDGER_RANGES_MAX)
 
     def fail(self, offset: int, again: Try) -> None:
-        if offset not in self.done:
+        """Note that an event failed. Without room for it, it just comes again."""
+        if offset not in self.done and (offset in self._tries or len(self._tries) < LEDGER_TRIES_MAX):
             self._tries[offset] = again
-            self._cut()
+            self._may_be_lonely = self._may_be_lonely or again.alone
 
     def trim(self, position: int) -> int:
         """Return the group's position after counting everything done, and forget what lies before it."""
@@ -99,6 +110,7 @@ class Ledger:
 
     def join(self, other: Ledger) -> None:
         """Take in what another node noted."""
+        self._may_be_lonely = True
         for offset, again in other._tries.items():
             if offset not in self.done:
                 self._tries[offset] = max(self._tries.get(offset, again), again)
@@ -109,14 +121,10 @@ class Ledger:
         self._cut()
 
     def _cut(self) -> None:
-        """Two nodes may have noted more than one may, and members may settle what they do not have in hand. The entries
-        farthest ahead go: these events come again."""
-        if self.done.ranges > LEDGER_RANGES_MAX:
-            _, end = list(self.done)[LEDGER_RANGES_MAX - 1]
-            self.done.remove(end, OFFSET_MAX)
-        if len(self._tries) > LEDGER_TRIES_MAX:
-            for offset in sorted(self._tries)[LEDGER_TRIES_MAX:]:
-                del self._tries[offset]
+        """Two nodes may have noted more than one may. The entries farthest ahead go: these events come again."""
+        self.done.keep_first(LEDGER_RANGES_MAX)
+        for offset in sorted(self._tries)[LEDGER_TRIES_MAX:]:
+            del self._tries[offset]
 
 
 class _WireTry(msgspec.Struct, frozen=True, array_like=True):

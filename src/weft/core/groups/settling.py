@@ -166,12 +166,11 @@ class Settling:
 
     def _is_lonely(self, member: Member, hand: Hand, now_us: int) -> bool:
         """Whether an event has to come alone now, in any stream that the member is served."""
-        ledgers = self._places.ledgers
         return any(
-            again.alone and again.due_us <= now_us and offset not in hand.of(key)
-            for key in member.assigned
-            if key in ledgers
-            for offset, again in ledgers[key].tries.items()
+            again.due_us <= now_us and offset not in hand.of(key)
+            for key, ledger in self._places.ledgers.items()
+            if key in member.assigned
+            for offset, again in ledger.lonely()
         )
 
     def _is_open(self, key: StreamKey, offset: int) -> bool:
