@@ -14,8 +14,10 @@ from weft import coaty
 from weft.coaty import Agent, KeyType, ObjectFilter, Operator, Return, new_id, new_identity, where
 from weft.coaty import observing as observing_room
 from weft.coaty import settling as settling_room
+from weft.coaty.observing import Observation
 from weft.errors import UsageError
 from weft.limits import COATY_OBSERVED_BYTES_MAX
+from weft.wire.coaty import Discover, EventType, Message, Topic, encode_payload
 
 WAIT_S_MAX = 20.0
 
@@ -356,5 +358,30 @@ def test_closing_an_agent_ends_its_observations() -> None:
 
     async def _all(observation: coaty.Observation[coaty.RawEvent]) -> list[coaty.RawEvent]:
         return [event async for event in observation]
+
+    run(story)
+
+
+def test_many_who_look_for_an_agent_before_it_may_speak_do_not_silence_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling_room, "COATY_SETTLING_S", 0.2)
+    monkeypatch.setattr(settling_room, "COATY_DEFERRED_BYTES_MAX", 1)
+
+    async def story() -> None:
+        async with Agent("plant", name="one") as one:
+            topic = Topic("plant", EventType.DISCOVER)
+
+            def looked_for(correlation_id: str) -> None:
+                message = Message(new_id(), Discover(object_id=one.id), correlation_id)
+                one.peer.dispatch.deliver(str(topic), encode_payload(message))
+
+            looked_for(new_id())  # there is no room for an answer
+            await one.ready()
+            correlation_id = new_id()
+            answers = Topic("plant", EventType.RESOLVE, correlation_id=correlation_id)
+            found: Observation[bytes] = one.peer.dispatch.observe(
+                [str(answers)], lambda topic, payload: payload, Observation
+            )
+            looked_for(correlation_id)
+            assert one.id.encode() in await found.next(WAIT_S_MAX)
 
     run(story)

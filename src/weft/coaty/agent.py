@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from ipaddress import IPv4Address
 from types import TracebackType
 from typing import Any, Self
@@ -171,7 +172,8 @@ class Agent:
         async for question in discovers:
             for own in self._own:
                 if question.source_id != self.id and question.data.matches(own):
-                    await question.reply(Resolve(own))
+                    with suppress(UsageError):  # too much waits until we may speak: those who come then are told
+                        await question.reply(Resolve(own))
 
     async def __aenter__(self) -> Self:
         await self.start()

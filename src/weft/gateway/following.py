@@ -60,6 +60,7 @@ class Following:
         """Raise Busy or ShuttingDown if the node accepts no more subscribers."""
         self._open()
         self._working = asyncio.get_running_loop().create_task(self._work(), name=f"following {self._pattern}")
+        self._working.add_done_callback(tell_defect)
 
     async def close(self) -> None:
         """What is in hand is not handled."""
@@ -154,3 +155,9 @@ class Following:
         except WeftError as error:
             self._interrupted(error)
             self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._reopen)
+
+
+def tell_defect(task: asyncio.Task[None]) -> None:
+    """For tasks in which nothing should go wrong: if it does, it must not go unnoticed."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler({"message": task.get_name(), "exception": error, "task": task})

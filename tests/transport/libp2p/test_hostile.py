@@ -14,7 +14,7 @@ from weft.errors import PeerError
 from weft.limits import MPLEX_MESSAGE_BYTES_MAX
 from weft.transport.libp2p import connection as room
 from weft.transport.libp2p.host import _Asked
-from weft.transport.libp2p.pubsub import FLOODSUB_STREAMS_MAX
+from weft.transport.libp2p.pubsub import FLOODSUB_RPCS_AT_ONCE, FLOODSUB_STREAMS_MAX
 from weft.wire.libp2p import BadFrame, PeerId, floodsub, identify, varint
 from weft.wire.libp2p.mplex import (
     MPLEX_STREAMS_MAX,
@@ -301,7 +301,11 @@ def test_a_megabyte_of_empty_messages_ends_the_connection() -> None:
             raw = await RawPeer.dial(one)
             stream = await agreed_floodsub(raw)
             (connection,) = one.host._all
-            raw.write(message(stream, bytes(MPLEX_MESSAGE_BYTES_MAX)))  # as many RPCs without anything in them
+            raw.write(message(stream, bytes(FLOODSUB_RPCS_AT_ONCE)))  # as many RPCs without anything in them
+            rpc = floodsub.Rpc(subscriptions=(floodsub.Subscription("a topic", True),)).encode()
+            raw.write(message(stream, varint.prefixed(rpc)))
+            await eventually(lambda: one.pubsub._router.peers_of("a topic"))
+            raw.write(message(stream, bytes(MPLEX_MESSAGE_BYTES_MAX)))
             await raw.over()
             await connection.over
             assert "too many RPCs at once" in str(connection.reason)

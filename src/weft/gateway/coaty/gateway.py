@@ -29,7 +29,7 @@ from weft.gateway.coaty.outbound import COATY_QUESTIONS_MAX, Outbound, Questions
 from weft.gateway.coaty.settings import CoatySettings
 from weft.gateway.coaty.sharing import Heard, Sharing, group_of, mark_of, said_of
 from weft.gateway.coaty.topics import bridges_topic, events_pattern, objects_topic
-from weft.gateway.following import Following, Take
+from weft.gateway.following import Following, Take, tell_defect
 from weft.gateway.publishing import Publishing
 from weft.limits import MIB
 from weft.model import Batch, Pattern, Receipt
@@ -101,7 +101,7 @@ class CoatyGateway:
         )  # fmt: skip
         self._tasks = [asyncio.get_running_loop().create_task(work, name=f"coaty bridge {namespace}") for work in works]
         for task in self._tasks:
-            task.add_done_callback(_tell_defect)
+            task.add_done_callback(tell_defect)
         self._relearn()
         self.listeners = tuple(f"coaty {address}" for address in agent.addresses)
         self._logger.info("coaty_ready", namespace=namespace, listeners=self.listeners)
@@ -402,12 +402,6 @@ class CoatyGateway:
             connections_refused=peer.host.refused,
             distrusted=peer.distrusted,
         )
-
-
-def _tell_defect(task: asyncio.Task[None]) -> None:
-    """Nothing should go wrong there: if it does, it must not go unnoticed."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        task.get_loop().call_exception_handler({"message": task.get_name(), "exception": error, "task": task})
 
 
 def _counts(figures: object) -> Mapping[str, int]:

@@ -200,12 +200,12 @@ class _Inbound:
 
     def on_message(self, data: bytes) -> None:
         self._frames.feed(data)
-        for _ in range(FLOODSUB_RPCS_AT_ONCE):
-            body = self._frames.next_frame_untrusted(FLOODSUB_RPC_BYTES_MAX)
-            if body is None:
-                return
+        count = 0
+        while (body := self._frames.next_frame_untrusted(FLOODSUB_RPC_BYTES_MAX)) is not None:
+            count += 1
+            if count > FLOODSUB_RPCS_AT_ONCE:
+                raise PeerError("peer sends too many RPCs at once", limit=FLOODSUB_RPCS_AT_ONCE)
             self._pubsub.received(self._stream.peer, body)
-        raise PeerError("peer sends too many RPCs at once", limit=FLOODSUB_RPCS_AT_ONCE)
 
     def on_end(self) -> None:
         self.on_lost()
