@@ -280,8 +280,8 @@ class ClientSession:
             payload = payload_untrusted(fields)
             key = key_untrusted(fields)
             check_place_untrusted(fields)
-            usage = self.mesh.quotas.usage(self.credential.caller)
-            usage.publish(self.mesh.log, self.mesh.node_id, topic, 1, len(payload), self._loop.time())
+            usage, now_s = self.mesh.quotas.usage(self.credential.caller), self._loop.time()
+            usage.publish(self.mesh.log, self.mesh.node_id, topic, 1, len(payload), now_s, fields.partition)
         except WeftError as error:
             self.mesh.count_refusal(error)
             self._settle(request.id, PUBLISH, failure_of(error))
