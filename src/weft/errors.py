@@ -8,9 +8,15 @@ Errors carry the facts they speak of, so that logs, metrics and tests need not r
 
 >>> str(PeerError("value overruns payload", at=23, need=40, have=12))
 'value overruns payload (at 23, need 40, have 12)'
+>>> str(PeerError("no answer", waited_s=5))
+'no answer (waited 5 s)'
 """
 
 from __future__ import annotations
+
+from typing import Final
+
+UNITS: Final = frozenset({"s", "ms"})  # at the end of names, as in ``waited_s``
 
 
 class WeftError(Exception):
@@ -24,8 +30,7 @@ class WeftError(Exception):
     def __str__(self) -> str:
         if not self.facts:
             return self.what
-        facts = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in self.facts.items())
-        return f"{self.what} ({facts})"
+        return f"{self.what} ({', '.join(_shown(*fact) for fact in self.facts.items())})"
 
 
 class UsageError(WeftError):
@@ -38,3 +43,10 @@ class PeerError(WeftError):
 
 class StorageError(WeftError):
     """The log cannot keep what it promised."""
+
+
+def _shown(name: str, value: object) -> str:
+    words = name.split("_")
+    if len(words) > 1 and words[-1] in UNITS and words[-2] != "per":
+        return f"{' '.join(words[:-1])} {value} {words[-1]}"
+    return f"{' '.join(words)} {value}"

@@ -140,5 +140,5 @@ async def test_without_descriptors_it_waits_and_goes_on() -> None:
 def test_a_port_that_is_taken_is_a_mistake_of_the_caller() -> None:
     with listen_on(HOST, 0) as taken:
         number = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=f"cannot listen on {HOST} port {number}: Address already in use"):
+        with pytest.raises(UsageError, match=f"cannot listen on {HOST} port {number}: Address already in use$"):
             bound_to(HOST, number)

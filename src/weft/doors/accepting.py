@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -39,7 +40,14 @@ def bound_to(host: str, port: int) -> socket.socket:
     try:
         return listen_on(host, port)
     except OSError as error:
-        raise UsageError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+        raise UsageError(f"cannot listen on {host} port {port}: {why_not(error)}") from None
+
+
+def why_not(error: OSError) -> str:
+    """Why an address cannot be had. Python adds what it attempted, which the caller says, too."""
+    if error.errno is None or isinstance(error, socket.gaierror):
+        return str(error.strerror or error)
+    return os.strerror(error.errno)
 
 
 class Acceptor:

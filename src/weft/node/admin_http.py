@@ -23,7 +23,7 @@ from starlette.routing import Route
 from weft import __version__
 from weft.console.app import Console, refusal
 from weft.doors import Door, Doorkeeper
-from weft.doors.accepting import listen_on
+from weft.doors.accepting import listen_on, why_not
 from weft.doors.descriptors import ADMIN_CONNECTIONS_MAX
 from weft.doors.http import GuardedProtocol, HttpServer, http_config, http_limits
 from weft.errors import UsageError, WeftError
@@ -91,7 +91,7 @@ class AdminServer:
         try:
             listening = listen_on(*self._wanted)
         except OSError as error:
-            raise UsageError(f"cannot serve admin HTTP on {self._wanted}: {error.strerror}") from None
+            raise UsageError(f"cannot serve admin HTTP on {self._wanted}: {why_not(error)}") from None
         self.port = listening.getsockname()[1]
         config = http_config(application(self._view, self._options), GuardedProtocol, KEEP_ALIVE_S, STOP_TIMEOUT_S)
         self._server = HttpServer(config, listening, self._door, self._tls)

@@ -109,7 +109,7 @@ async def test_a_channel_says_why_there_is_no_connection() -> None:
     async with channel_to("x" * 300, 1) as channel:
         assert (await failure(channel)).status is StatusCode.UNAVAILABLE
     async with raw_server(say_nothing) as port, channel_to(HOST, port, HASTY) as channel:
-        assert (await failure(channel)).details == f"nobody answers (address {HOST}:{port}, waited s 0.2)"
+        assert (await failure(channel)).details == f"nobody answers (address {HOST}:{port}, waited 0.2 s)"
     async with raw_server(speak_http_1) as port, channel_to(HOST, port) as channel:
         assert "the peer speaks HTTP/1, not HTTP/2" in (await failure(channel)).details
     async with raw_server(hang_up) as port, channel_to(HOST, port) as channel:

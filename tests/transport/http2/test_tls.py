@@ -267,7 +267,7 @@ async def test_a_handshake_has_a_deadline(certificates: Certificates) -> None:
             await slow.until_closed()
             sending.cancel()
         await until(lambda: place.server.connections == 0)
-        assert place.reports.refused == [(HOST, "the TLS handshake took too long (limit s 0.2)")] * 2
+        assert place.reports.refused == [(HOST, "the TLS handshake took too long (limit 0.2 s)")] * 2
 
 
 async def drip(writer: asyncio.StreamWriter, data: bytes) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from weft.doors import Door, Doorkeeper
-from weft.doors.accepting import listen_on
+from weft.doors.accepting import listen_on, why_not
 from weft.doors.descriptors import CA_CONNECTIONS_MAX
 from weft.doors.http import GuardedProtocol, HttpServer, http_config, http_limits
 from weft.errors import UsageError, WeftError
@@ -73,7 +73,7 @@ class CaServer:
         try:
             listening = listen_on(self._host, self.port)
         except OSError as error:
-            raise UsageError(f"cannot serve the CA on {self._host} port {self.port}: {error.strerror}") from None
+            raise UsageError(f"cannot serve the CA on {self._host} port {self.port}: {why_not(error)}") from None
         self.port = listening.getsockname()[1]
         self._server = HttpServer(config, listening, self._door)
         self._tasks = [
