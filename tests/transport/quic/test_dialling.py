@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import SystemRandom
 
@@ -151,3 +151,25 @@ def test_one_dial_by_itself(own: Credentials) -> None:
         client.links.close()
 
     asyncio.run(story())
+
+
+@pytest.mark.req("EMM-28")
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_links_can_be_closed_while_a_socket_is_made_for_a_dial(
+    own: Credentials, run: Callable[..., None], is_cancelled: bool
+) -> None:
+    async def story() -> None:
+        client = Side()
+        dialling = asyncio.create_task(client.links.connect(HOST, 9, own.root_pem))
+        while not client.links._all:
+            await asyncio.sleep(0)
+        if is_cancelled:
+            dialling.cancel()
+            await asyncio.gather(dialling, return_exceptions=True)
+            assert not client.links._all
+        client.links.close()
+        with pytest.raises((PeerError, asyncio.CancelledError)):
+            await dialling
+
+    run(story())

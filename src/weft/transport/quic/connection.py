@@ -115,9 +115,13 @@ class Connection(QuicConnectionProtocol):
         self.transmit()
 
     def end(self, reason: str) -> None:
-        if not self.ended:
-            self.ended = reason
+        if self.ended:
+            return
+        self.ended = reason
+        if self._quic._network_paths:
             self.close(error_code=QuicErrorCode.APPLICATION_ERROR, reason_phrase=reason)
+        else:  # it was about to dial: nobody has to be told
+            self.settled.set()
 
     def abandon(self) -> None:
         """Do nothing more: the socket is about to be closed."""

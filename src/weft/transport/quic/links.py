@@ -105,16 +105,21 @@ class QuicLinks:
         that fails."""
         quic = QuicConnection(configuration=client_configuration(host, root_pem, self._kept_timeout_s))
         address = await _resolved(host, port)
-        made = self._loop.create_datagram_endpoint(partial(self._connection, quic), remote_addr=address[:2])
+        connection = self._connection(quic)
         try:
-            transport, connection = await made
+            transport, _ = await self._loop.create_datagram_endpoint(lambda: connection, remote_addr=address[:2])
         except OSError as error:
+            self._forget(connection)
             raise PeerError(f"cannot connect to {show(address)} over QUIC: {error.strerror or error}") from None
+        except asyncio.CancelledError:
+            self._forget(connection)
+            raise
         self._dialled[connection] = transport
         connection.peer = transport.get_extra_info("peername")
         try:
             async with asyncio.timeout(timeout_s):
-                connection.connect(connection.peer)
+                if not connection.ended:
+                    connection.connect(connection.peer)
                 await connection.settled.wait()
         except TimeoutError:
             connection.ended = connection.ended or f"no answer within {timeout_s:g} s"
