@@ -269,11 +269,11 @@ def test_a_first_batch_that_is_read_again_leaves_new_topics_to_the_next_one(
     mesh: BlockingMesh, client: Client, readers: Readers
 ) -> None:
     """A query that died in its first batch: the checkpoint says where that ends, and the source where it begins."""
-    options = {"subscribe": "again.>", "startingOffsets": "earliest"}
-    fill(client, "again.a", "12")
+    options = {"subscribe": "reread.>", "startingOffsets": "earliest"}
+    fill(client, "reread.a", "12")
     first = readers.stream(mesh.address("n0"), **options)
     end = first.latestOffset(first.initialOffset(), ALL)
-    fill(client, "again.b", "3")
+    fill(client, "reread.b", "3")
     again = readers.stream(mesh.address("n0"), **options)
     assert rows(again, list(again.partitions(again.initialOffset(), end))) == list("12")
     entered, found = step(again, end)
