@@ -217,9 +217,10 @@ class Log:
             self._store([entry_of_batch(copy, state is None, [], batch)])
             return Appended(stream, epoch, batch.base_offset, len(batch), self.appended)
 
-    def append_gap(self, stream: Stream, epoch: Epoch, end: int) -> int:
+    def append_gap(self, stream: Stream, epoch: Epoch, end: int, *, lost: bool = False) -> int:
         """Note that a copy's source no longer has the offsets from the end of the copy up to but not including ``end``.
-        Readers skip them, as they skip what compaction deletes here. A copy that does not exist yet begins at ``end``.
+        Readers skip them, as they skip what compaction deletes here; if they are ``lost``, because a repair has given
+        them up, readers get EventsLost. A copy that does not exist yet begins at ``end``.
 
         Durable with the ticket returned. Nothing happens to a copy that goes as far already.
         """
@@ -228,11 +229,11 @@ class Log:
             if state is None:
                 return self._begin_copy(stream, epoch, end)
             if end > state.end:
-                self._append_gone(state, end)
+                self._append_gone(state, end, Kind.LOST if lost else Kind.COMPACTED)
             return self.appended
 
-    def _append_gone(self, state: StreamState, end: int) -> None:
-        gone = note(Kind.COMPACTED, state.end, end)
+    def _append_gone(self, state: StreamState, end: int, kind: Kind = Kind.COMPACTED) -> None:
+        gone = note(kind, state.end, end)
         self._check_room(len(gone.data))
         segment = self._segments.current
         point = index.point_writes(state.id, state.point(segment)) if state.needs_point(segment) else []

@@ -51,8 +51,8 @@ node_ids = st.sampled_from([NodeId("node-a"), NodeId("b.c"), NodeId("7")])
 offsets = st.integers(0, OFFSET_MAX - 1)
 positions = st.builds(Position, st.just(STREAM), st.integers(1, OFFSET_MAX).map(Epoch), offsets)
 copies = st.builds(
-    lambda offset, follows, expired, keep, latest, late_us: Copy(
-        STREAM, Epoch(3), copy(offset).batch, follows, expired, keep, latest, late_us
+    lambda offset, follows, expired, keep, latest, late_us, lost: Copy(
+        STREAM, Epoch(3), copy(offset).batch, follows, expired, keep, latest, late_us, lost
     ),
     offsets,
     offsets,
@@ -60,6 +60,7 @@ copies = st.builds(
     st.booleans(),
     offsets,
     st.none() | st.integers(0, OFFSET_MAX),
+    st.booleans(),
 )
 states = st.builds(
     NodeState,

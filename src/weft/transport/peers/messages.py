@@ -124,6 +124,7 @@ def _peer_batch(copy: Copy) -> PeerBatch:
         expired=copy.expired,
         latest=copy.latest,
         late_us=copy.late_us,
+        lost=copy.lost,
     )
 
 
@@ -154,7 +155,7 @@ def _read_copy_untrusted(item: PeerBatch) -> Copy:
     _check_offset("end of the batch before", item.follows, OFFSET_MAX)
     _check_offset("end of the stream", item.latest, OFFSET_MAX)
     late_us = item.late_us if item.HasField("late_us") else None
-    return Copy(stream, epoch, batch, item.follows, item.expired, item.keep, item.latest, late_us)
+    return Copy(stream, epoch, batch, item.follows, item.expired, item.keep, item.latest, late_us, item.lost)
 
 
 def _read_batch_untrusted(stream: Stream, data: bytes) -> Batch:

@@ -145,20 +145,22 @@ class PeerBatches(_message.Message):
     def __init__(self, batches: _Optional[_Iterable[_Union[PeerBatch, _Mapping]]] = ...) -> None: ...
 
 class PeerBatch(_message.Message):
-    __slots__ = ("batch", "keep", "follows", "expired", "latest", "late_us")
+    __slots__ = ("batch", "keep", "follows", "expired", "latest", "late_us", "lost")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     KEEP_FIELD_NUMBER: _ClassVar[int]
     FOLLOWS_FIELD_NUMBER: _ClassVar[int]
     EXPIRED_FIELD_NUMBER: _ClassVar[int]
     LATEST_FIELD_NUMBER: _ClassVar[int]
     LATE_US_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     batch: _mesh_pb2.StreamBatch
     keep: bool
     follows: int
     expired: bool
     latest: int
     late_us: int
-    def __init__(self, batch: _Optional[_Union[_mesh_pb2.StreamBatch, _Mapping]] = ..., keep: bool = ..., follows: _Optional[int] = ..., expired: bool = ..., latest: _Optional[int] = ..., late_us: _Optional[int] = ...) -> None: ...
+    lost: bool
+    def __init__(self, batch: _Optional[_Union[_mesh_pb2.StreamBatch, _Mapping]] = ..., keep: bool = ..., follows: _Optional[int] = ..., expired: bool = ..., latest: _Optional[int] = ..., late_us: _Optional[int] = ..., lost: bool = ...) -> None: ...
 
 class PeerAcks(_message.Message):
     __slots__ = ("synced", "differing")
