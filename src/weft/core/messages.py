@@ -102,7 +102,8 @@ class PastRequest:
 @dataclass(frozen=True, slots=True)
 class Past:
     """A piece of a past: everything from ``first`` up to but not including ``end``. ``late_us``: events before this
-    time are not in it; None: the stream begins there."""
+    time are not in it; None: the stream begins there. ``lost``: a repair has given up what is before the first batch.
+    """
 
     stream: Stream
     epoch: Epoch
@@ -110,6 +111,7 @@ class Past:
     end: int
     batches: tuple[Batch, ...]
     late_us: int | None = None
+    lost: bool = False
 
 
 class PeerFault(StrEnum):

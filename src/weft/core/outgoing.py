@@ -13,11 +13,11 @@ from math import inf
 from typing import Final
 
 from weft.core.messages import Begin, Copy, StreamKey
-from weft.core.past import Pasts
+from weft.core.past import Pasts, read_behind_losses
 from weft.core.plain import LINK_READ_BYTES_MAX
 from weft.errors import StorageError
 from weft.log import Log, StreamInfo
-from weft.log.errors import EventsLost, PositionExpired
+from weft.log.errors import PositionExpired
 from weft.model import Batch, NodeId, Position
 from weft.routing import SINCE_EVER_US
 
@@ -280,10 +280,12 @@ class Outgoing:
         first = info.start if expired else cursor.sent
         bytes_max = min(LINK_READ_BYTES_MAX, self._window_bytes - self.flying_bytes)
         try:
-            stored, lost = self._read_past_losses(key, first, info.end, bytes_max)
+            stored, losses = read_behind_losses(self._log, key, first, info.end, bytes_max)
         except PositionExpired:  # retention was quicker
             self._fall_behind(key)
             return []
+        self._untold += losses
+        lost = bool(losses)
         copies = []
         for data in stored:
             batch = Batch.read_stored(data)
@@ -295,20 +297,6 @@ class Outgoing:
         if cursor.sent < info.end:
             self._fall_behind(key)
         return copies
-
-    def _read_past_losses(self, key: StreamKey, first: int, end: int, bytes_max: int) -> tuple[list[bytes], bool]:
-        """Read on behind what a repair has given up, or else nobody elsewhere would ever get what follows. Return
-        whether there was such a loss before the batches. Raise what else goes wrong."""
-        lost = False
-        while first < end:
-            try:
-                return self._log.read(*key, first, end, bytes_max), lost
-            except EventsLost as error:
-                if not error.is_given_up:
-                    raise
-                self._untold.append(error)
-                first, lost = error.loss.end, True
-        return [], lost
 
     def _begin(self, key: StreamKey, cursor: Cursor, info: StreamInfo, floor: int) -> bool:
         """Decide where the child's copy begins: with the stream, or with what somebody in its branch wants. False if it

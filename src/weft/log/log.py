@@ -323,26 +323,31 @@ class Log:
             self._dirty[part.id] = first
             return self.appended
 
-    def append_past(self, stream: Stream, epoch: Epoch, batches: Iterable[Batch], end: int) -> int:
+    def append_past(
+        self, stream: Stream, epoch: Epoch, batches: Iterable[Batch], end: int, *, lost: bool = False
+    ) -> int:
         """Append the next batches of a past that was begun. Their source no longer has the offsets missing between
-        them, and behind them up to ``end``. Whatever the copy has already is cut off."""
+        them, and behind them up to ``end``. Whatever the copy has already is cut off. ``lost``: what is missing before
+        the first batch was given up by a repair."""
         with self._lock:
             state = self.state(stream, epoch)
             part = part_fetched(state)
             if part is None:
                 raise UsageError(f"no past of {stream} was begun")
             until = whole_parts(state)[0].start
+            kind = Kind.LOST if lost else Kind.COMPACTED
             for batch in batches:
                 if batch.base_offset >= until:
                     break
                 if batch.base_offset < part.end:
                     raise GapInCopy(f"a batch of {stream} does not follow", base=batch.base_offset, expected=part.end)
                 if batch.base_offset > part.end:
-                    self._append_gone(part, batch.base_offset)
+                    self._append_gone(part, batch.base_offset, kind)
+                kind = Kind.COMPACTED
                 kept = batch.slice(batch.base_offset, until) if batch.end_offset > until else batch
                 self._store([entry_of_batch(part, False, [], kept)])
             if min(end, until) > part.end:
-                self._append_gone(part, min(end, until))
+                self._append_gone(part, min(end, until), kind)
             return self.appended
 
     def forget_past(self, stream: Stream, epoch: Epoch) -> None:

@@ -151,7 +151,7 @@ def test_what_concerns_the_past_arrives_as_it_was_sent(
     assert sent(SendBegins(PEER, begins)) == ReceivedBegins(PEER, begins)
     request = PastRequest(place.stream, place.epoch, one, first, offset, since_us)
     assert sent(SendPastRequest(PEER, request)) == ReceivedPastRequest(PEER, request)
-    past = Past(place.stream, place.epoch, one, other, (copy(3).batch, copy(9).batch), since_us)
+    past = Past(place.stream, place.epoch, one, other, (copy(3).batch, copy(9).batch), since_us, lost=True)
     received = sent(SendPast(PEER, past))
     assert isinstance(received, ReceivedPast)
     assert [batch.data for batch in received.past.batches] == [batch.data for batch in past.batches]

@@ -100,6 +100,7 @@ def message_of(effect: PeerEffect) -> PeerMessage:
                     end=past.end,
                     batches=[batch.data for batch in past.batches],
                     late_us=past.late_us,
+                    lost=past.lost,
                 )
             )
         case SendPlain(_, (event,)):
@@ -206,7 +207,7 @@ def read_past_untrusted(peer: NodeId, message: PeerPast) -> ReceivedPast:
     _check_offset("end of a past", message.end, OFFSET_MAX)
     batches = tuple(_read_batch_untrusted(stream, data) for data in message.batches)
     late_us = max(message.late_us, 0) if message.HasField("late_us") else None
-    return ReceivedPast(peer, Past(stream, epoch, message.first, message.end, batches, late_us))
+    return ReceivedPast(peer, Past(stream, epoch, message.first, message.end, batches, late_us, message.lost))
 
 
 def read_plain_untrusted(peer: NodeId, message: Event) -> ReceivedPlain:
