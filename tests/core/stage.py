@@ -67,9 +67,13 @@ from weft.core.messages import (
 )
 from weft.core.policy import GroupPolicy
 from weft.errors import StorageError, WeftError
-from weft.log import Log, MemoryStore, open_store
+from weft.log import Log, MemoryStore, keys, open_store
+from weft.log.rebuild import Rebuild
+from weft.log.recovery import read_promises
+from weft.log.store import Delete, Space, Store
+from weft.log.survey import Survey
 from weft.membership import Liveness, NodeState
-from weft.model import Batch, Epoch, NodeId, Position, parse_pattern, parse_topic
+from weft.model import Batch, Epoch, NodeId, Position, Stream, parse_pattern, parse_topic
 
 ToPeer = SendCopies | SendAcks | SendResume | SendBegins | SendPastRequest | SendPast
 CREDIT = 1 << 20
@@ -262,6 +266,14 @@ class Actor:
         self.stage.gossip(self.state)
 
 
+def repair(store: Store, epoch: Epoch) -> None:
+    """What ``weft log repair`` does."""
+    survey = Survey(store, read_promises(store))
+    found = survey.found()
+    survey.read_tables()
+    Rebuild(survey, found, store).run(lambda: epoch)
+
+
 class Stage:
     def __init__(self, *names: str, settings: BrokerSettings | None = None) -> None:
         self.now_s = 1000.0
@@ -312,10 +324,23 @@ class Stage:
             actor.step(MemberKnown(replace(dead.state, liveness=Liveness.DEAD)))
         self._dead = dead
 
-    def restart(self, *, epoch: int | None = None) -> Actor:
-        """The node that was killed; with an epoch, on an empty disk."""
+    def damage(self, stream: Stream, offset: int) -> None:
+        """On the disk of the node that was killed: the batch that begins at this offset is gone."""
+        store, (state,) = self._dead.store, [each for each in self._dead.log.states() if each.stream == stream]
+        (key,) = [
+            key
+            for key, _ in store.scan(Space.BATCHES, b"", b"\xff" * 32)
+            if keys.BATCH_KEY.unpack(key)[1:] == (state.id, offset)
+        ]
+        store.write([Delete(Space.BATCHES, key)])
+
+    def restart(self, *, epoch: int | None = None, repaired: bool = False) -> Actor:
+        """The node that was killed; with an epoch, on an empty disk, or on its own that was repaired."""
         actor = self._dead
-        if epoch is not None:
+        if repaired:
+            assert epoch is not None, "a repair begins another epoch"
+            repair(actor.store, Epoch(epoch))
+        elif epoch is not None:
             actor.store = MemoryStore()
         actor.readers, actor.requests = {}, actor.requests + 1000
         actor.state = NodeState(actor.id, actor.state.incarnation + 1, 1, Epoch(epoch or actor.state.epoch))

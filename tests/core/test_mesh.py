@@ -255,6 +255,60 @@ def test_a_node_that_lost_its_disk_is_not_mixed_up_with_its_earlier_life() -> No
     assert reader.events == [("t@a/0:e7:0", "1"), ("t@a/0:e7:1", "2"), ("t@a/0:e8:0", "3")]
 
 
+def damaged_and_repaired() -> Stage:
+    """b has a copy of the first event. Of what a had alone, a repair has given up the second and the third one."""
+    stage = Stage("a", "b", "c")
+    stage.link("a-b", "b-c")
+    stage["c"].subscribe("t")
+    stage["a"].publish("t", "0")
+    stage.run()
+    stage.cut("a-b")
+    for text in "12345":
+        stage["a"].publish("t", text)
+        stage.run(0.1)
+    stage.kill("a")
+    for offset in (1, 2, 4):
+        stage.damage(Stream(parse_topic("t"), NodeId("a"), 0), offset)
+    stage.run()
+    return stage
+
+
+@pytest.mark.req("MSH-05", "LOG-02")
+def test_what_follows_events_that_a_repair_gave_up_reaches_readers_elsewhere() -> None:
+    """The copies there end before the gap, and their reader has a position behind it, from the origin itself."""
+    stage = damaged_and_repaired()
+    reader = stage["c"].subscribe("t", FromPositions((parse_position("t@a/0:e7:5"),)))
+    stage.run()
+    stage.restart(epoch=8, repaired=True)
+    stage.link("a-b")
+    stage["a"].publish("t", "new")
+    stage.run()
+    assert reader.error is None
+    assert sorted(reader.events) == [("t@a/0:e7:5", "5"), ("t@a/0:e8:0", "new")]
+    stage.run(120.0)
+    assert copies_sent(stage, "a", "t") == len(["0", "3", "5", "new"]), "and each comes once"
+
+
+@pytest.mark.req("MSH-05", "LOG-02")
+def test_who_comes_to_events_that_a_repair_gave_up_is_told_at_every_node() -> None:
+    stage = damaged_and_repaired()
+    stage.restart(epoch=8, repaired=True)
+    stage.link("a-b")
+    stage.run()
+    for name in "abc":
+        offset, texts, gaps = 0, [], []
+        while offset < 6:
+            reader = stage[name].subscribe("t", FromPositions((parse_position(f"t@a/0:e7:{offset}"),)))
+            stage.run()
+            texts += reader.texts
+            if reader.error is None:
+                break
+            assert isinstance(reader.error, EventsLost)
+            gaps.append((reader.error.loss.first, reader.error.loss.end))
+            offset = reader.error.loss.end
+        assert (name, texts, gaps) == (name, ["0", "3", "5"], [(1, 3), (4, 5)])
+
+
 def test_a_subscriber_moves_to_another_node_and_goes_on_where_it_was() -> None:
     stage = Stage("a", "b", "c")
     stage.link("a-b", "b-c")

@@ -24,7 +24,7 @@ from weft.core.messages import (
 from weft.core.past import PAST_ASKED_MAX, PAST_RETRY_S
 from weft.core.routes import Routes
 from weft.core.settings import BrokerSettings
-from weft.log.errors import PositionExpired
+from weft.log.errors import EventsLost, PositionExpired
 from weft.log.retention import RetentionRule, retain
 from weft.membership import NodeState
 from weft.model import Batch, Epoch, NodeId, Position, Stream, Topic, parse_pattern
@@ -104,6 +104,43 @@ def test_who_wants_everything_gets_it_at_a_node_that_copied_only_what_is_new(cha
     assert [copy_of(chain[name]) for name in "bc"] == [(0, 4), (0, 4)], "also where it passed"
     published(chain, "a", "4")
     assert reader.texts == ["0", "1", "2", "3", "4"]
+
+
+def test_a_past_has_the_gaps_that_a_repair_left_and_all_that_is_around_them() -> None:
+    stage = Stage("a", "b", "c")
+    published(stage, "a", "0", "1", "2", "3", "4")
+    stage.kill("a")
+    for offset in (1, 2):
+        stage.damage(A[0], offset)
+    stage.restart(epoch=8, repaired=True)
+    stage.link("a-b", "b-c")
+    stage["c"].subscribe("t", FromTime(int(stage.now_s * 1e6)))
+    stage.run()
+    assert copy_of(stage["c"]) == (5, 5)
+    early = stage["c"].subscribe("t")
+    stage.run()
+    assert early.texts == ["0"]
+    assert isinstance(early.error, EventsLost)
+    assert (early.error.loss.first, early.error.loss.end) == (1, 3)
+    rest = stage["c"].subscribe("t", FromPositions((Position(*A, 3),)))
+    stage.run()
+    assert (rest.texts, rest.error) == (["3", "4"], None)
+
+
+def test_a_past_that_ends_with_a_gap_that_a_repair_left_is_whole() -> None:
+    stage = Stage("a", "b")
+    published(stage, "a", "0", "1", "2")
+    stage.kill("a")
+    stage.damage(A[0], 2)
+    stage.restart(epoch=8, repaired=True)
+    stage.link("a-b")
+    stage["b"].subscribe("t", FromTime(int(stage.now_s * 1e6)))
+    stage.run()
+    early = stage["b"].subscribe("t")
+    stage.run()
+    assert early.texts == ["0", "1"]
+    assert isinstance(early.error, EventsLost)
+    assert (early.error.loss.first, early.error.loss.end) == (2, 3)
 
 
 def test_what_is_new_does_not_wait_for_the_past(chain: Stage) -> None:

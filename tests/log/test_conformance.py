@@ -375,6 +375,21 @@ def test_readers_pass_over_a_gap_in_a_copy(lab: Laboratory, settled: bool) -> No
         assert payloads(log, OTHER, Epoch(5)) == [b"a", b"b", b"c", b"d"]
 
 
+@pytest.mark.req("MSH-03", "LOG-02")
+@pytest.mark.parametrize("settled", [False, True], ids=["in the write-ahead log", "in table files"])
+def test_readers_are_told_of_a_gap_in_a_copy_that_a_repair_left_at_its_origin(lab: Laboratory, settled: bool) -> None:
+    lab.log.append_copy(OTHER, Epoch(5), batch(b"a", b"b", base=10, at_us=1))
+    lab.log.append_gap(OTHER, Epoch(5), 20, lost=True)
+    lab.log.append_copy(OTHER, Epoch(5), batch(b"c", base=20, at_us=2))
+    lab.log.sync()
+    settle(lab.log) if settled else None
+    for log in lab.lives():
+        assert log.info(OTHER, Epoch(5)).end == 21
+        readout = read_out(log, OTHER, Epoch(5), 10)
+        assert readout.events == {10: b"a", 11: b"b", 20: b"c"}
+        assert readout.lost_offsets == set(range(12, 20))
+
+
 @pytest.mark.parametrize("end", [0, 9, 12])
 def test_a_gap_before_the_end_of_a_copy_changes_nothing(log: Log, end: int) -> None:
     log.append_copy(OTHER, Epoch(5), batch(b"a", b"b", base=10))

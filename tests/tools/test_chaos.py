@@ -15,7 +15,11 @@ import pytest
 from tools.chaos.checker import check
 from tools.chaos.history import Acked, History, Place, Seen, read_history
 from tools.chaos.journal import Journal
+from tools.chaos.load import step_over
 from tools.chaos.schedule import KINDS, plan, tell
+from weft.client import LogCorrupt
+from weft.log.errors import EventsLost, Loss
+from weft.model import Epoch, NodeId, Stream, parse_topic
 
 NODES = ("a", "b", "c", "d", "e")
 ROOT = Path(__file__).resolve().parents[2]
@@ -241,6 +245,19 @@ def test_handling_again_around_a_fault_is_at_least_once() -> None:
     handle_again(history)
     history.faults["kill"] = (300.0, 310.0)
     assert check(history) == []
+
+
+def test_a_reader_goes_on_behind_what_a_repair_gave_up_once_it_has_all_before() -> None:
+    """In the words of the log, and as a client of a node shows them."""
+    stream = Stream(parse_topic("chaos.sdk0.t0"), NodeId("b"), 0)
+    error = EventsLost(Loss(stream, Epoch(7), 4961, 4963), "a repair has given them up")
+    shown = LogCorrupt(str(error), node="d", end="4963", first="4961")
+    for told in (str(error), str(shown)):
+        ends = {("chaos.sdk0.t0", "b", 0, epoch): end for epoch, end in ((6, 9), (7, 4961), (8, 4962))}
+        step_over(ends, told)
+        assert list(ends.values()) == [9, 4963, 4962]
+        step_over(ends, told)
+        assert list(ends.values()) == [9, 4963, 4962]
 
 
 def test_journals_become_a_history(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from tools.chaos.load import Load
+from tools.chaos.load import Ends, Load, step_over
 from weft import coaty, emm_compact, exmp
 from weft.emm import Node
 from weft.errors import WeftError
@@ -81,7 +81,7 @@ async def listen_exmp(load: Load) -> None:
     """A subscription to everything, at one node until it breaks, then at the next, where the last one ended."""
     addresses = [address.rpartition(":")[0] for address in load.settings.nodes.values()]
     tls = ssl.create_default_context(cafile=load.settings.root)
-    ends: dict[tuple[str, str, int, int], int] = {}
+    ends: Ends = {}
     turn = 1
     while not load.over.is_set():
         host = addresses[turn % len(addresses)]
@@ -93,8 +93,8 @@ async def listen_exmp(load: Load) -> None:
             await load.rest(1.0)
 
 
-async def _listen(load: Load, host: str, tls: ssl.SSLContext, ends: dict[tuple[str, str, int, int], int]) -> None:
-    """Until it breaks. ``ends``: stream -> the offset to go on at."""
+async def _listen(load: Load, host: str, tls: ssl.SSLContext, ends: Ends) -> None:
+    """Until it breaks."""
     broken = asyncio.Event()
 
     async def event(data: Any) -> None:
@@ -104,6 +104,7 @@ async def _listen(load: Load, host: str, tls: ssl.SSLContext, ends: dict[tuple[s
 
     async def ended(data: Any) -> None:
         load.journal.note("subscription_ended", host=host, why=str(data))
+        step_over(ends, str(data))
         broken.set()
 
     async def subscribe(peer: Peer) -> None:

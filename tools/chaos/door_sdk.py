@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import weft
-from tools.chaos.load import Load
-from weft.client import Backpressure, Connecting, NotAllowed, Received, Unauthenticated
+from tools.chaos.load import Ends, Load, step_over
+from weft.client import Backpressure, Client, Connecting, LogCorrupt, NotAllowed, Received, Unauthenticated
 from weft.errors import WeftError
-from weft.model import Receipt
+from weft.model import Epoch, NodeId, Position, Receipt, Stream, Topic
 
 GROUP: Final = "workers"
 WORK: Final = "chaos.sdk0.>"  # what the group reads
@@ -99,20 +99,31 @@ async def publish_until_refused(load: Load) -> None:
 
 
 async def read(load: Load) -> None:
-    """Everything, from the beginning."""
-    async with (
-        load.client() as client,
-        client.subscribe(READ, start="earliest") as events,
-        asyncio.TaskGroup() as group,
-    ):
-        reading = group.create_task(_read(load, events))
+    """Everything, from the beginning, over what repairs have given up."""
+    async with load.client() as client, asyncio.TaskGroup() as group:
+        reading = group.create_task(_read(load, client))
         await load.over.wait()
         reading.cancel()
 
 
-async def _read(load: Load, events: Any) -> None:
-    async for event in events:
-        load.journal.note("delivered", **event_facts(event))
+async def _read(load: Load, client: Client) -> None:
+    ends: Ends = {}
+    while True:
+        places = [
+            Position(Stream(Topic(topic), NodeId(origin), partition), Epoch(epoch), end)
+            for (topic, origin, partition, epoch), end in ends.items()
+        ]
+        try:
+            async with client.subscribe(READ, start=places or "earliest") as events:
+                async for event in events:
+                    facts = event_facts(event)
+                    load.journal.note("delivered", **facts)
+                    *stream, offset = facts["place"]
+                    ends[tuple(stream)] = offset + 1
+        except LogCorrupt as error:
+            load.journal.note("subscription_ended", why=str(error))
+            step_over(ends, str(error))
+            await load.rest(1.0)
 
 
 async def work(load: Load) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -16,6 +17,18 @@ from tools.chaos.journal import Journal
 from weft.client import Connecting
 
 TOPICS: Final = 4  # for each publisher
+LOST: Final = re.compile(r"(\S+)@([^/\s]+)/(\d+) has lost events")
+Ends: TypeAlias = dict[tuple[str, str, int, int], int]  # topic, origin, partition and epoch -> the offset to go on at
+
+
+def step_over(ends: Ends, told: str) -> None:
+    """Go on behind events that a repair has given up, as a reader does that was told of them and has all before."""
+    lost, first, end = LOST.search(told), re.search(r"first (\d+)", told), re.search(r"end (\d+)", told)
+    if lost is None or first is None or end is None:
+        return
+    for stream, at in ends.items():
+        if stream[:3] == (lost[1], lost[2], int(lost[3])) and at == int(first[1]):
+            ends[stream] = int(end[1])
 
 
 class GatewayKey(msgspec.Struct, frozen=True):

@@ -43,7 +43,7 @@ def take(log: Log, copy: Copy) -> Taken | PeerFault:
             return Taken.MISSING
         if batch.base_offset and not copy.expired:  # compaction deleted its first events: it begins all the same
             log.restart_copy(stream, epoch, 0)
-            log.append_gap(stream, epoch, batch.base_offset)
+            log.append_gap(stream, epoch, batch.base_offset, lost=copy.lost)
     else:
         if batch.end_offset <= end:
             return Taken.KNOWN
@@ -53,7 +53,7 @@ def take(log: Log, copy: Copy) -> Taken | PeerFault:
             if copy.expired:
                 log.restart_copy(stream, epoch, batch.base_offset)
             else:
-                log.append_gap(stream, epoch, batch.base_offset)
+                log.append_gap(stream, epoch, batch.base_offset, lost=copy.lost)
         elif batch.base_offset < end:  # compaction at the sender cut the batches elsewhere
             batch = batch.slice(end)
     log.append_copy(stream, epoch, batch)

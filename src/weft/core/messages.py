@@ -61,7 +61,8 @@ class Copy:
     ``follows``: where the sender's batch before this one ended; the offsets in between no longer exist. ``expired``:
     retention deleted what the receiver lacks before this batch. ``latest``: the end of the stream when the sender heard
     of the receiver's interest; subscribers that want only new events begin there. ``late_us``: the receiver's copy
-    begins with this batch, because nobody there wants what came before this time.
+    begins with this batch, because nobody there wants what came before this time. ``lost``: a repair has given up the
+    offsets between ``follows`` and the batch, so readers are to be told.
     """
 
     stream: Stream
@@ -72,6 +73,7 @@ class Copy:
     keep: bool = False
     latest: int = 0
     late_us: int | None = None
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,8 @@ class PastRequest:
 @dataclass(frozen=True, slots=True)
 class Past:
     """A piece of a past: everything from ``first`` up to but not including ``end``. ``late_us``: events before this
-    time are not in it; None: the stream begins there."""
+    time are not in it; None: the stream begins there. ``lost``: a repair has given up what is before the first batch.
+    """
 
     stream: Stream
     epoch: Epoch
@@ -108,6 +111,7 @@ class Past:
     end: int
     batches: tuple[Batch, ...]
     late_us: int | None = None
+    lost: bool = False
 
 
 class PeerFault(StrEnum):
@@ -670,7 +674,8 @@ class DropLink:
 
 @dataclass(frozen=True, slots=True)
 class DamageFound:
-    """Events that others should get are damaged or gone in this log. The stream stops there."""
+    """Events that others should get are damaged or gone in this log. The stream stops there, unless a repair has given
+    them up: then others are told of the loss."""
 
     error: StorageError
 

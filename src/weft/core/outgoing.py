@@ -13,7 +13,7 @@ from math import inf
 from typing import Final
 
 from weft.core.messages import Begin, Copy, StreamKey
-from weft.core.past import Pasts
+from weft.core.past import Pasts, read_behind_losses
 from weft.core.plain import LINK_READ_BYTES_MAX
 from weft.errors import StorageError
 from weft.log import Log, StreamInfo
@@ -280,17 +280,19 @@ class Outgoing:
         first = info.start if expired else cursor.sent
         bytes_max = min(LINK_READ_BYTES_MAX, self._window_bytes - self.flying_bytes)
         try:
-            stored = self._log.read(stream, epoch, first, info.end, bytes_max)
+            stored, losses = read_behind_losses(self._log, key, first, info.end, bytes_max)
         except PositionExpired:  # retention was quicker
             self._fall_behind(key)
             return []
+        self._untold += losses
+        lost = bool(losses)
         copies = []
         for data in stored:
             batch = Batch.read_stored(data)
             latest = max(cursor.latest, floor)
             late_us = cursor.late_us if follows == cursor.began else None
-            copies.append(Copy(stream, epoch, batch, follows, expired, key in self._kept, latest, late_us))
-            follows, expired = batch.end_offset, False
+            copies.append(Copy(stream, epoch, batch, follows, expired, key in self._kept, latest, late_us, lost))
+            follows, expired, lost = batch.end_offset, False, False
         cursor.sent = follows if stored else info.end  # compaction deleted all there was
         if cursor.sent < info.end:
             self._fall_behind(key)

@@ -27,7 +27,7 @@ from weft.core.plain import LINK_READ_BYTES_MAX
 from weft.errors import StorageError
 from weft.limits import OFFSET_MAX
 from weft.log import Log, StreamInfo
-from weft.log.errors import PositionExpired
+from weft.log.errors import EventsLost, PositionExpired
 from weft.model import Batch, NodeId
 from weft.routing import SINCE_EVER_US
 from weft.routing.interest import SINCE_NEVER_US
@@ -203,7 +203,7 @@ class Pasts:
             late_us = None if past.late_us is None else min(past.late_us, info.late_us)
             self._log.begin_past(past.stream, past.epoch, past.first, late_us if begun is None else None)
         if past.first < info.start:
-            self._log.append_past(past.stream, past.epoch, batches, past.end)
+            self._log.append_past(past.stream, past.epoch, batches, past.end, lost=past.lost)
         return True
 
     # --- answering -----------------------------------------------------------------------------------------------
@@ -263,14 +263,31 @@ class Pasts:
             return None  # our own copy does not reach that far yet
         begins = first <= info.start and info.late_us is None
         try:
-            stored = self._log.read(*key, first, end, LINK_READ_BYTES_MAX) if first < end else []
+            stored, losses = read_behind_losses(self._log, key, first, end, LINK_READ_BYTES_MAX)
         except (PositionExpired, StorageError):  # retention was quicker, or it is damaged here; others report that
             return None
         batches = tuple(map(Batch.read_stored, stored))
         if batches and request.first is None:
             first = min(first, batches[0].base_offset)
         end = batches[-1].end_offset if batches else max(end, first)
-        return Past(*key, first, end, batches, None if begins else since_us)
+        return Past(*key, first, end, batches, None if begins else since_us, lost=bool(losses))
+
+
+def read_behind_losses(
+    log: Log, key: StreamKey, first: int, end: int, bytes_max: int
+) -> tuple[list[bytes], list[EventsLost]]:
+    """Read on behind what a repair has given up, or else nobody elsewhere would ever get what follows. Return the
+    batches, and what was given up before them. Raise what else goes wrong."""
+    losses: list[EventsLost] = []
+    while first < end:
+        try:
+            return log.read(*key, first, end, bytes_max), losses
+        except EventsLost as error:
+            if not error.is_given_up:
+                raise
+            losses.append(error)
+            first = error.loss.end
+    return [], losses
 
 
 def _following(past: Past) -> list[Batch] | None:

@@ -6,7 +6,7 @@ compaction deletes events or repair gives them up, they leave notes.
 ======  ====  =====================================================================================================
 at      type  a note (a batch begins with its format version, which is below 128)
 ======  ====  =====================================================================================================
-0       u8    192: compaction has taken these events, here or at their source; 193: a repair has given them up
+0       u8    192: compaction has taken these events, 193: a repair has given them up; here or at their source
 1       u64   the offset behind the last of them
 ======  ====  =====================================================================================================
 """

@@ -46,11 +46,13 @@ class LogDamaged(StorageError):
 
 
 class EventsLost(StorageError):
-    """Events that a reader asked for are damaged or gone; reading can go on at ``loss.end``."""
+    """Events that a reader asked for are damaged or gone; reading can go on at ``loss.end``. ``is_given_up``: a repair
+    has given them up, so they will not come back."""
 
-    def __init__(self, loss: Loss, why: str) -> None:
+    def __init__(self, loss: Loss, why: str, *, is_given_up: bool = False) -> None:
         super().__init__(f"{loss.stream} has lost events: {why}", first=loss.first, end=loss.end)
         self.loss = loss
+        self.is_given_up = is_given_up
 
 
 class UnknownStream(UsageError):

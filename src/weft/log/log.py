@@ -217,9 +217,10 @@ class Log:
             self._store([entry_of_batch(copy, state is None, [], batch)])
             return Appended(stream, epoch, batch.base_offset, len(batch), self.appended)
 
-    def append_gap(self, stream: Stream, epoch: Epoch, end: int) -> int:
+    def append_gap(self, stream: Stream, epoch: Epoch, end: int, *, lost: bool = False) -> int:
         """Note that a copy's source no longer has the offsets from the end of the copy up to but not including ``end``.
-        Readers skip them, as they skip what compaction deletes here. A copy that does not exist yet begins at ``end``.
+        Readers skip them, as they skip what compaction deletes here; if they are ``lost``, because a repair has given
+        them up, readers get EventsLost. A copy that does not exist yet begins at ``end``.
 
         Durable with the ticket returned. Nothing happens to a copy that goes as far already.
         """
@@ -228,11 +229,11 @@ class Log:
             if state is None:
                 return self._begin_copy(stream, epoch, end)
             if end > state.end:
-                self._append_gone(state, end)
+                self._append_gone(state, end, Kind.LOST if lost else Kind.COMPACTED)
             return self.appended
 
-    def _append_gone(self, state: StreamState, end: int) -> None:
-        gone = note(Kind.COMPACTED, state.end, end)
+    def _append_gone(self, state: StreamState, end: int, kind: Kind = Kind.COMPACTED) -> None:
+        gone = note(kind, state.end, end)
         self._check_room(len(gone.data))
         segment = self._segments.current
         point = index.point_writes(state.id, state.point(segment)) if state.needs_point(segment) else []
@@ -322,26 +323,31 @@ class Log:
             self._dirty[part.id] = first
             return self.appended
 
-    def append_past(self, stream: Stream, epoch: Epoch, batches: Iterable[Batch], end: int) -> int:
+    def append_past(
+        self, stream: Stream, epoch: Epoch, batches: Iterable[Batch], end: int, *, lost: bool = False
+    ) -> int:
         """Append the next batches of a past that was begun. Their source no longer has the offsets missing between
-        them, and behind them up to ``end``. Whatever the copy has already is cut off."""
+        them, and behind them up to ``end``. Whatever the copy has already is cut off. ``lost``: what is missing before
+        the first batch was given up by a repair."""
         with self._lock:
             state = self.state(stream, epoch)
             part = part_fetched(state)
             if part is None:
                 raise UsageError(f"no past of {stream} was begun")
             until = whole_parts(state)[0].start
+            kind = Kind.LOST if lost else Kind.COMPACTED
             for batch in batches:
                 if batch.base_offset >= until:
                     break
                 if batch.base_offset < part.end:
                     raise GapInCopy(f"a batch of {stream} does not follow", base=batch.base_offset, expected=part.end)
                 if batch.base_offset > part.end:
-                    self._append_gone(part, batch.base_offset)
+                    self._append_gone(part, batch.base_offset, kind)
+                kind = Kind.COMPACTED
                 kept = batch.slice(batch.base_offset, until) if batch.end_offset > until else batch
                 self._store([entry_of_batch(part, False, [], kept)])
             if min(end, until) > part.end:
-                self._append_gone(part, min(end, until))
+                self._append_gone(part, min(end, until), kind)
             return self.appended
 
     def forget_past(self, stream: Stream, epoch: Epoch) -> None:

@@ -107,7 +107,7 @@ def entries(store: Store, state: StreamState, first: int, end: int, bytes_expect
     while at < end:
         for entry in _next_entries(store, state, at, end, bytes_expected):
             if entry.kind is Kind.LOST:
-                raise EventsLost(Loss(state.stream, state.epoch, at, entry.end), GIVEN_UP)
+                raise EventsLost(Loss(state.stream, state.epoch, at, entry.end), GIVEN_UP, is_given_up=True)
             yield entry
             at = entry.end
             if at >= end:

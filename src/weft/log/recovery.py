@@ -190,7 +190,7 @@ class _Tail:
             self._begin(state, offset)
         if number in self._stopped:
             return
-        if entry is None or entry.kind is Kind.LOST:
+        if entry is None:
             self._stopped[number] = (state.end, "a batch is not what was stored")
         elif offset != state.end:
             self._stopped[number] = (state.end, f"the next batch begins at {offset}")

@@ -51,8 +51,8 @@ node_ids = st.sampled_from([NodeId("node-a"), NodeId("b.c"), NodeId("7")])
 offsets = st.integers(0, OFFSET_MAX - 1)
 positions = st.builds(Position, st.just(STREAM), st.integers(1, OFFSET_MAX).map(Epoch), offsets)
 copies = st.builds(
-    lambda offset, follows, expired, keep, latest, late_us: Copy(
-        STREAM, Epoch(3), copy(offset).batch, follows, expired, keep, latest, late_us
+    lambda offset, follows, expired, keep, latest, late_us, lost: Copy(
+        STREAM, Epoch(3), copy(offset).batch, follows, expired, keep, latest, late_us, lost
     ),
     offsets,
     offsets,
@@ -60,6 +60,7 @@ copies = st.builds(
     st.booleans(),
     offsets,
     st.none() | st.integers(0, OFFSET_MAX),
+    st.booleans(),
 )
 states = st.builds(
     NodeState,
@@ -150,7 +151,7 @@ def test_what_concerns_the_past_arrives_as_it_was_sent(
     assert sent(SendBegins(PEER, begins)) == ReceivedBegins(PEER, begins)
     request = PastRequest(place.stream, place.epoch, one, first, offset, since_us)
     assert sent(SendPastRequest(PEER, request)) == ReceivedPastRequest(PEER, request)
-    past = Past(place.stream, place.epoch, one, other, (copy(3).batch, copy(9).batch), since_us)
+    past = Past(place.stream, place.epoch, one, other, (copy(3).batch, copy(9).batch), since_us, lost=True)
     received = sent(SendPast(PEER, past))
     assert isinstance(received, ReceivedPast)
     assert [batch.data for batch in received.past.batches] == [batch.data for batch in past.batches]

@@ -100,6 +100,7 @@ def message_of(effect: PeerEffect) -> PeerMessage:
                     end=past.end,
                     batches=[batch.data for batch in past.batches],
                     late_us=past.late_us,
+                    lost=past.lost,
                 )
             )
         case SendPlain(_, (event,)):
@@ -124,6 +125,7 @@ def _peer_batch(copy: Copy) -> PeerBatch:
         expired=copy.expired,
         latest=copy.latest,
         late_us=copy.late_us,
+        lost=copy.lost,
     )
 
 
@@ -154,7 +156,7 @@ def _read_copy_untrusted(item: PeerBatch) -> Copy:
     _check_offset("end of the batch before", item.follows, OFFSET_MAX)
     _check_offset("end of the stream", item.latest, OFFSET_MAX)
     late_us = item.late_us if item.HasField("late_us") else None
-    return Copy(stream, epoch, batch, item.follows, item.expired, item.keep, item.latest, late_us)
+    return Copy(stream, epoch, batch, item.follows, item.expired, item.keep, item.latest, late_us, item.lost)
 
 
 def _read_batch_untrusted(stream: Stream, data: bytes) -> Batch:
@@ -205,7 +207,7 @@ def read_past_untrusted(peer: NodeId, message: PeerPast) -> ReceivedPast:
     _check_offset("end of a past", message.end, OFFSET_MAX)
     batches = tuple(_read_batch_untrusted(stream, data) for data in message.batches)
     late_us = max(message.late_us, 0) if message.HasField("late_us") else None
-    return ReceivedPast(peer, Past(stream, epoch, message.first, message.end, batches, late_us))
+    return ReceivedPast(peer, Past(stream, epoch, message.first, message.end, batches, late_us, message.lost))
 
 
 def read_plain_untrusted(peer: NodeId, message: Event) -> ReceivedPlain:

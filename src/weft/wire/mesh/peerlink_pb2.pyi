@@ -145,20 +145,22 @@ class PeerBatches(_message.Message):
     def __init__(self, batches: _Optional[_Iterable[_Union[PeerBatch, _Mapping]]] = ...) -> None: ...
 
 class PeerBatch(_message.Message):
-    __slots__ = ("batch", "keep", "follows", "expired", "latest", "late_us")
+    __slots__ = ("batch", "keep", "follows", "expired", "latest", "late_us", "lost")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     KEEP_FIELD_NUMBER: _ClassVar[int]
     FOLLOWS_FIELD_NUMBER: _ClassVar[int]
     EXPIRED_FIELD_NUMBER: _ClassVar[int]
     LATEST_FIELD_NUMBER: _ClassVar[int]
     LATE_US_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     batch: _mesh_pb2.StreamBatch
     keep: bool
     follows: int
     expired: bool
     latest: int
     late_us: int
-    def __init__(self, batch: _Optional[_Union[_mesh_pb2.StreamBatch, _Mapping]] = ..., keep: bool = ..., follows: _Optional[int] = ..., expired: bool = ..., latest: _Optional[int] = ..., late_us: _Optional[int] = ...) -> None: ...
+    lost: bool
+    def __init__(self, batch: _Optional[_Union[_mesh_pb2.StreamBatch, _Mapping]] = ..., keep: bool = ..., follows: _Optional[int] = ..., expired: bool = ..., latest: _Optional[int] = ..., late_us: _Optional[int] = ..., lost: bool = ...) -> None: ...
 
 class PeerAcks(_message.Message):
     __slots__ = ("synced", "differing")
@@ -213,18 +215,20 @@ class PeerPastRequest(_message.Message):
     def __init__(self, stream: _Optional[_Union[_mesh_pb2.StreamRef, _Mapping]] = ..., until: _Optional[int] = ..., first: _Optional[int] = ..., offset: _Optional[int] = ..., since_us: _Optional[int] = ...) -> None: ...
 
 class PeerPast(_message.Message):
-    __slots__ = ("stream", "first", "end", "batches", "late_us")
+    __slots__ = ("stream", "first", "end", "batches", "late_us", "lost")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     LATE_US_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     stream: _mesh_pb2.StreamRef
     first: int
     end: int
     batches: _containers.RepeatedScalarFieldContainer[bytes]
     late_us: int
-    def __init__(self, stream: _Optional[_Union[_mesh_pb2.StreamRef, _Mapping]] = ..., first: _Optional[int] = ..., end: _Optional[int] = ..., batches: _Optional[_Iterable[bytes]] = ..., late_us: _Optional[int] = ...) -> None: ...
+    lost: bool
+    def __init__(self, stream: _Optional[_Union[_mesh_pb2.StreamRef, _Mapping]] = ..., first: _Optional[int] = ..., end: _Optional[int] = ..., batches: _Optional[_Iterable[bytes]] = ..., late_us: _Optional[int] = ..., lost: bool = ...) -> None: ...
 
 class PeerCall(_message.Message):
     __slots__ = ("source", "target", "number", "hops", "slots", "question", "reply", "refusal", "cancel", "took")
