@@ -101,7 +101,6 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.begun: list[float] = []
-        self._uncounted = 0
         self.times: dict[str, list[float]] = {"receipt": [], "delivery": []}
 
     def hand_in(self) -> tuple[int, bytes]:
@@ -116,26 +115,16 @@ class Stopwatch:
     def delivery(self, payload: bytes) -> None:
         self.times["delivery"].append(time.perf_counter() - self.begun[int(payload[:NUMBER_DIGITS])])
 
-    @property
-    def events(self) -> int:
-        """Those that count."""
-        return len(self.begun) - self._uncounted
-
     def start_over(self) -> None:
         """What came so far does not count."""
-        self._uncounted = len(self.begun)
         for times in self.times.values():
             times.clear()
 
-    async def complete(self, subscribers: int) -> None:
-        """Until every receipt and every delivery has arrived."""
+    async def complete(self, events: int, subscribers: int) -> None:
+        """Until every receipt and every delivery of so many events has arrived. A system may hand them in later."""
         async with asyncio.timeout(DONE_S_MAX):
-            deliveries = self.events * subscribers
-            while len(self.times["receipt"]) < self.events or len(self.times["delivery"]) < deliveries:
+            while len(self.times["receipt"]) < events or len(self.times["delivery"]) < events * subscribers:
                 await asyncio.sleep(0.005)
-
-    def sample(self, seconds: float) -> Sample:
-        return Sample(self.events, seconds, self.times)
 
 
 async def paced_sample(
@@ -143,9 +132,10 @@ async def paced_sample(
 ) -> Sample:
     """The whole of ``paced``, once its subscribers are there. One event opens the way to all of them first."""
     hand_in()
-    await watch.complete(subscribers)
+    await watch.complete(1, subscribers)
     watch.start_over()
-    begin, budget = time.perf_counter(), Budget(events=int(seconds * rate))
+    events = int(seconds * rate)
+    begin, budget = time.perf_counter(), Budget(events=events)
 
     def call() -> bool:
         if is_due := bool(budget.take(1)):
@@ -153,8 +143,8 @@ async def paced_sample(
         return is_due
 
     await at_rate(rate, call)
-    await watch.complete(subscribers)
-    return watch.sample(time.perf_counter() - begin)
+    await watch.complete(events, subscribers)
+    return Sample(events, time.perf_counter() - begin, watch.times)
 
 
 class Crowd:
