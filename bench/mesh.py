@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -88,6 +88,7 @@ class Measure:
     goal_mtls: float | None = None
     ceiling: bool = False
     is_ratio: bool = True
+    ours: Sequence[str] = OURS
 
     def full_name(self, row: str) -> str:
         return f"{row}, {self.name}" if self.name else row
@@ -95,9 +96,9 @@ class Measure:
     def compare(self, row: str, pools: dict[str, Pool], note: str) -> list[Comparison]:
         values = {who: self.take(pool) for who, pool in pools.items() if pool.samples}
         name, shape = self.full_name(row), (self.is_ratio, note)
-        found = [Comparison(name, self.unit, OURS, values, self.ceiling, self.goal, *shape)]
+        found = [Comparison(name, self.unit, self.ours, values, self.ceiling, self.goal, *shape)]
         if self.goal_mtls is not None:
-            ours = OURS[::-1]
+            ours = self.ours[::-1]
             found.append(Comparison(f"{name}, mTLS", self.unit, ours, values, self.ceiling, self.goal_mtls, *shape))
         return found
 
@@ -115,22 +116,24 @@ class Row:
         return [measure.full_name(self.name) for measure in self.measures]
 
 
-def latencies(kind: str, *, goal: float | None = None, goal_mtls: float | None = None) -> list[Measure]:
+def latencies(
+    kind: str, *, goal: float | None = None, goal_mtls: float | None = None, ours: Sequence[str] = OURS
+) -> list[Measure]:
     """Goals are for the median; the tail is shown beside it."""
     p50, p99, p999 = (partial(Pool.percentile_ms, kind=kind, share=share) for share in (0.5, 0.99, 0.999))
     return [
-        Measure(f"{kind} p50", p50, "ms", goal, goal_mtls, ceiling=True),
-        Measure(f"{kind} p99", p99, "ms", ceiling=True),
-        Measure(f"{kind} p99.9", p999, "ms", ceiling=True),
+        Measure(f"{kind} p50", p50, "ms", goal, goal_mtls, ceiling=True, ours=ours),
+        Measure(f"{kind} p99", p99, "ms", ceiling=True, ours=ours),
+        Measure(f"{kind} p99.9", p999, "ms", ceiling=True, ours=ours),
     ]
 
 
-def rate(*, goal: float) -> Measure:
-    return Measure("", Pool.rate, "/s", goal)
+def rate(*, goal: float | None = None, ours: Sequence[str] = OURS) -> Measure:
+    return Measure("", Pool.rate, "/s", goal, ours=ours)
 
 
-def cpu(name: str, *, goal: float) -> Measure:
-    return Measure(f"server CPU {name}", Pool.cpu_us, "µs", goal, ceiling=True)
+def cpu(name: str, *, goal: float | None = None, ours: Sequence[str] = OURS) -> Measure:
+    return Measure(f"server CPU {name}", Pool.cpu_us, "µs", goal, ceiling=True, ours=ours)
 
 
 def value(name: str, unit: str, *, goal: float | None = None, ceiling: bool = False, is_ratio: bool = True) -> Measure:
@@ -221,9 +224,8 @@ ROWS = [
 class Comparing:
     """Rows one after the other, each with servers of its own."""
 
-    def __init__(self, rounds: int, scale: float, place: Path) -> None:
-        self._rounds, self._scale, self._place = rounds, scale, place
-        self._systems = systems()
+    def __init__(self, systems: Mapping[str, Start], rounds: int, scale: float, place: Path) -> None:
+        self._systems, self._rounds, self._scale, self._place = systems, rounds, scale, place
         self.synced_writes_s: list[float] = []  # the disk's own, all the time
         self.failures: list[str] = []
 
@@ -294,15 +296,16 @@ async def compare(rows: Sequence[Row], comparing: Comparing) -> list[Comparison]
     return [each for row in rows for each in await comparing.row(row)]
 
 
-def chosen(only: str) -> list[Row]:
-    rows = [row for row in ROWS if any(re.search(only, name, re.IGNORECASE) for name in row.names)]
-    if not rows:
-        sys.exit(f"no row has {only!r} in its name; there are: {'; '.join(row.name for row in ROWS)}")
-    return rows
+def chosen(rows: Sequence[Row], only: str) -> list[Row]:
+    found = [row for row in rows if any(re.search(only, name, re.IGNORECASE) for name in row.names)]
+    if not found:
+        sys.exit(f"no row has {only!r} in its name; there are: {'; '.join(row.name for row in rows)}")
+    return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def run_rows(rows: Sequence[Row], systems: Mapping[str, Start], about: str) -> None:
+    """Do what the command line asks for. ``about``: for ``--help``."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--scale", type=float, default=1.0, help="how much of everything")
     parser.add_argument("--only", default="", help="rows with this in their name, a regular expression")
@@ -310,14 +313,14 @@ def main() -> None:
     add_formats(parser)
     arguments = parser.parse_args()
     output: Format = arguments.format
-    rows = chosen(arguments.only)
+    wanted = chosen(rows, arguments.only)
     with tempfile.TemporaryDirectory(dir=arguments.dir) as place:
-        comparing = Comparing(arguments.rounds, arguments.scale, Path(place))
-        comparisons = uvloop.run(compare(rows, comparing))
-    report_comparisons(comparisons, list(systems()), comparing.title, output)
+        comparing = Comparing(systems, arguments.rounds, arguments.scale, Path(place))
+        comparisons = uvloop.run(compare(wanted, comparing))
+    report_comparisons(comparisons, list(systems), comparing.title, output)
     if comparing.failures:
         sys.exit("\n".join(comparing.failures))
 
 
 if __name__ == "__main__":
-    main()
+    run_rows(ROWS, systems(), __doc__ or "")
