@@ -118,8 +118,11 @@ class HandBook(GroupBook):
         return 1 if is_one else len(servers)
 
     def is_over(self, key: StreamKey, offset: int) -> bool:
-        """Compaction took it, or another member handled it while the mesh was split: it need not come again."""
-        return self._truth.may_be_gone(key, offset) or offset in self._handled[key]
+        """Compaction took it, or another member handled it or gave it up while the mesh was split: it need not come
+        again."""
+        if self._truth.may_be_gone(key, offset) or offset in self._handled[key]:
+            return True
+        return self._truth.streams[key].payloads[offset] in self.letters()
 
     def given(self, life: Life, key: StreamKey, offset: int) -> None:
         if key in self._again:
