@@ -30,6 +30,7 @@ class Faults:
     drop_before_storing: int = 0  # end the stream instead of taking a batch
     drop_after_storing: int = 0  # take the batch, then end the stream without a receipt
     refuse: list[pb.Error] = field(default_factory=list)  # batches, one each
+    refuse_request: int = -1  # the batch with this place among all that came is refused as by a busy node
     refuse_open: list[pb.Error] = field(default_factory=list)  # of Publish and Subscribe
     fail_calls: int = 0  # unary calls, with UNAVAILABLE
     hold_receipts: bool = False  # until released
@@ -139,6 +140,7 @@ class FakeNode:
         self, requests: AsyncIterator[pb.PublishRequest], context: Any
     ) -> AsyncIterator[pb.PublishReply]:
         self.metadata.append(dict(context.invocation_metadata()))
+        refused: set[int] = set()
         async for request in requests:
             if request.HasField("open"):
                 if self.faults.refuse_open:
@@ -154,7 +156,12 @@ class FakeNode:
                 if self.faults.drop_before_storing:
                     self.faults.drop_before_storing -= 1
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped before storing")
-                reply = await self._take(batch)
+                if batch.after in refused:
+                    reply = _refusal(batch, error(pb.ERROR_BEHIND_REFUSED))
+                else:
+                    reply = await self._take(batch)
+                if reply.HasField("refused"):
+                    refused.add(batch.request)
                 if self.faults.drop_after_storing:
                     self.faults.drop_after_storing -= 1
                     await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped after storing")
@@ -165,6 +172,8 @@ class FakeNode:
 
     async def _take(self, request: pb.PublishBatch) -> pb.PublishReply:
         self.requests.append(request)
+        if len(self.requests) - 1 == self.faults.refuse_request:
+            return _refusal(request, error(pb.ERROR_BUSY))
         if self.faults.refuse:
             return _refusal(request, self.faults.refuse.pop(0))
         batch = Batch.read_untrusted(request.batch)

@@ -209,6 +209,24 @@ def test_addresses_that_nodes_tell_of_are_used() -> None:
 
 
 @pytest.mark.req("SDK-01")
+@pytest.mark.asyncio_only
+@pytest.mark.req("MSH-01")
+@pytest.mark.parametrize("refused", [0, 2])
+def test_nothing_overtakes_a_refused_batch(refused: int) -> None:
+    """Several batches of a topic are under way when the node refuses one of them, which is sent again."""
+
+    async def story() -> None:
+        node = FakeNode()
+        async with running(node) as addresses, connect(addresses) as client:
+            await client.publish("a", b"first")
+            node.faults.refuse_request = len(node.requests) + refused
+            batches = [Batch.from_columns([payload], 1) for payload in numbers(6)]
+            await asyncio.gather(*(client.publish_batch("a", batch) for batch in batches))
+            assert node.payloads("a") == [b"first", *numbers(6)]
+
+    play(story())
+
+
 @pytest.mark.parametrize("code", [pb.ERROR_BUSY, pb.ERROR_DISK_FULL, pb.ERROR_SHUTTING_DOWN])
 def test_what_is_worth_it_is_tried_again_in_order(code: int) -> None:
     async def story() -> None:

@@ -96,6 +96,26 @@ def test_what_is_set_at_one_node_holds_at_all(mesh: Mesh) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.req("MSH-01")
+def test_events_behind_a_refused_one_stay_behind_it(mesh: Mesh) -> None:
+    """The rest of its batch is sent again, while batches behind it are under way already."""
+
+    async def story() -> None:
+        options = weft.Options(batch_bytes=1_000)
+        connecting = weft.connect(mesh.a.grpc, tls=mesh.tls, token=mesh.admin, learns=False, options=options)
+        async with await connected(connecting) as client:
+            await client.schemas.set("lines.>", DDL, kind="ddl", mode="reject")
+            payloads = [BAD if number % 40 == 7 else f'{{"id": {number}}}' for number in range(200)]
+            tickets = [client.publish_nowait("lines.one", payload) for payload in payloads]
+            outcomes = await asyncio.gather(*tickets, return_exceptions=True)
+            good = [payload.encode() for payload in payloads if payload != BAD]
+            assert sum(isinstance(each, SchemaBroken) for each in outcomes) == len(payloads) - len(good)
+            async with client.subscribe("lines.one", start="earliest") as events:
+                assert [(await anext(events)).payload for _ in good] == good
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
 def test_versions_rules_and_modes(mesh: Mesh) -> None:
     async def story() -> None:
         async with await connected(mesh.client(mesh.a)) as client:

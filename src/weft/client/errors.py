@@ -94,6 +94,10 @@ class Busy(PeerError):
     """The node is overloaded."""
 
 
+class BehindRefused(Busy):
+    """The batch before it was refused. The client sends it again, so that order is kept."""
+
+
 class NodeShuttingDown(PeerError):
     """The node is shutting down."""
 
@@ -142,6 +146,7 @@ CLASSES: Final[dict[int, type[WeftError]]] = {
     ErrorCode.ERROR_POSITION_UNKNOWN: PositionUnknown,
     ErrorCode.ERROR_TOO_LARGE: TooLarge,
     ErrorCode.ERROR_BUSY: Busy,
+    ErrorCode.ERROR_BEHIND_REFUSED: BehindRefused,
     ErrorCode.ERROR_DISK_FULL: DiskFull,
     ErrorCode.ERROR_SHUTTING_DOWN: NodeShuttingDown,
     ErrorCode.ERROR_OUT_OF_SEQUENCE: OutOfSequence,

@@ -34,6 +34,7 @@ class PublishLink:
         self.clock_us: Final = clock_us
         self.unacknowledged: dict[int, Chunk] = {}
         self.in_flight: dict[Lane, int] = {}  # how many of ``unacknowledged`` each lane has
+        self._latest: dict[Lane, int] = {}  # of these, the request that was sent last
         self.has_acknowledged = False
         self.leaving: WeftError | None = None  # why the node wants no more; then nothing new is sent to it
         self._call = call
@@ -57,13 +58,18 @@ class PublishLink:
         return cls(call, node, now_us - asked_us if now_us else None)
 
     def put(self, chunk: Chunk, message: PublishMessage) -> None:
-        """Put a sealed chunk into a message to this node. From now on, the node may have it."""
+        """Put a sealed chunk into a message to this node. From now on, the node may have it.
+
+        If others of its lane are under way, it names the last of them: should the node refuse that one, it must not
+        take this one before that one comes again.
+        """
         request, lane = next(self._requests), chunk.lane
         self.unacknowledged[request] = chunk
         self.in_flight[lane] = self.in_flight.get(lane, 0) + 1
+        after, self._latest[lane] = self._latest.get(lane, 0), request
         if not lane.place:
             lane.place = place_bytes(lane.topic, lane.partition, lane.timing is not Timing.NOW)
-        message.add(request, lane.place, chunk.data, chunk.copies)
+        message.add(request, lane.place, chunk.data, chunk.copies, after)
 
     async def send(self, message: PublishMessage) -> None:
         self.send_now(message)
@@ -122,6 +128,8 @@ class PublishLink:
         left = self.in_flight.pop(lane) - 1
         if left:
             self.in_flight[lane] = left
+        else:
+            del self._latest[lane]
 
 
 def _read_opened_untrusted(reply: pb.PublishReply, address: str) -> NodeId:

@@ -17,6 +17,7 @@ BATCH_FIELD: Final = bytes([1 << 3 | 2])  # PublishBatches.batches
 REQUEST_FIELD: Final = bytes([1 << 3 | 0])  # of PublishBatch, like those below
 DATA_FIELD: Final = bytes([4 << 3 | 2])
 COPIES_FIELD: Final = bytes([5 << 3 | 0])
+AFTER_FIELD: Final = bytes([7 << 3 | 0])
 LENGTHS_KEPT: Final = 4096  # of batches and of what they are in: single events of an application have a few lengths
 
 
@@ -31,10 +32,13 @@ class PublishMessage:
     def __bool__(self) -> bool:
         return bool(self._parts)
 
-    def add(self, request: int, place: bytes, data: bytes, copies: int) -> None:
-        """Add a batch. ``place``: see ``place_bytes``; it is the same for every batch that goes there."""
-        copied = COPIES_FIELD + varint(copies) if copies else b""
-        head = b"".join((REQUEST_FIELD, varint(request), place, copied, _begin(DATA_FIELD, len(data))))
+    def add(self, request: int, place: bytes, data: bytes, copies: int, after: int) -> None:
+        """Add a batch. ``place``: see ``place_bytes``; it is the same for every batch that goes there. ``after``: the
+        unanswered request that it must not overtake, or 0."""
+        more = COPIES_FIELD + varint(copies) if copies else b""
+        if after:
+            more += AFTER_FIELD + varint(after)
+        head = b"".join((REQUEST_FIELD, varint(request), place, more, _begin(DATA_FIELD, len(data))))
         self._parts += (_begin(BATCH_FIELD, len(head) + len(data)), head, data)
 
     def to_bytes(self) -> bytes:

@@ -20,6 +20,7 @@ from weft.client import tracing
 from weft.client.background import begin
 from weft.client.chunk import Chunk, Lane, Timing, Whole, settled, size_of
 from weft.client.errors import (
+    BehindRefused,
     Closed,
     DiskFull,
     NodeShuttingDown,
@@ -326,7 +327,7 @@ class Publisher:
                 self._in_doubt.add(link.node, link.address, [chunk], self._loop.time())
                 raise outcome
             self.outbox.refused(chunk)
-            lane.waits_out = True
+            lane.waits_out = lane.waits_out or not isinstance(outcome, BehindRefused)
             if isinstance(outcome, NodeShuttingDown | DiskFull):
                 link.leaving = outcome
                 self._wake.set()

@@ -29,6 +29,10 @@ class Busy(WeftError):
     """This node is overloaded; wait and try again."""
 
 
+class BehindRefused(WeftError):
+    """The batch that this one must not overtake was refused: send it again, behind that one."""
+
+
 class QuotaUsedUp(WeftError):
     """The caller has used all it may; waiting does not help."""
 
@@ -81,6 +85,7 @@ CODES: Final[tuple[tuple[type[WeftError], pb.ErrorCode], ...]] = (
     (SequenceReused, pb.ERROR_SEQUENCE_REUSED),
     (CopiesMissing, pb.ERROR_COPIES),
     (Busy, pb.ERROR_BUSY),
+    (BehindRefused, pb.ERROR_BEHIND_REFUSED),
     (ClockBehind, pb.ERROR_BUSY),
     (Overfull, pb.ERROR_NOT_ALLOWED),
     (RevisionConflict, pb.ERROR_CONFLICT),

@@ -22,7 +22,7 @@ from weft.limits import KIB, MIB, PARTITIONS_MAX
 from weft.model import Batch, Topic
 from weft.model.batch_header import PRODUCER_BYTES, message_bytes_untrusted
 from weft.port.access import Caller, bound_producer
-from weft.port.errors import ShuttingDown, error_message
+from weft.port.errors import BehindRefused, ShuttingDown, error_message
 from weft.port.held import Use
 from weft.port.later import LaterStore
 from weft.port.node import MeshNode
@@ -43,6 +43,7 @@ PUBLISH_BATCHES_MAX: Final = 1024  # in one message of a client; each batch is a
 NAMED_EVENTS_MAX: Final = 1_000  # of a larger batch, only the first event that breaks a schema is named
 PUBLISH_PART: Final = 2  # a stream gets half of what its caller may hold, so another one goes on while it is held up
 TOPICS_KEPT_MAX: Final = 16_384  # topics of one stream that are already checked: 1.5 MiB
+REFUSED_KEPT_MAX: Final = 16_384  # refused requests of one stream, which batches under way may name: 1.5 MiB
 
 
 class PublishStream:
@@ -59,6 +60,7 @@ class PublishStream:
         self._caller = caller
         self._call = call
         self._owed: dict[int, int] = {}  # request -> bytes of its batch
+        self._refused: dict[int, None] = {}  # requests that batches under way may come after; the oldest first
         self._producer = b""
         self._owner = caller.owner
         self._open_to: dict[str, Topic] = {}  # topics to which the caller may publish, and which have no schema
@@ -80,6 +82,9 @@ class PublishStream:
 
     def refused(self, request: int, error: WeftError) -> None:
         self._node.count_refusal(error)
+        self._refused[request] = None
+        if len(self._refused) > REFUSED_KEPT_MAX:
+            del self._refused[next(iter(self._refused))]
         refusal = pb.PublishRefused(request=request, error=error_message(error))
         self._call.write_nowait(pb.PublishReply(refused=refusal).SerializeToString())
         self._settle(self._owed.pop(request))
@@ -242,6 +247,10 @@ class PublishStream:
 
     def _publish_checked(self, message: pb.PublishBatch | pb.PublishEvents, topic: Topic, batch: Batch) -> None:
         node, copies, partition = self._node, message.copies, message.partition
+        if self._refused and message.after in self._refused:
+            behind = BehindRefused("the batch before it was refused", before=message.after)
+            self.refused(message.request, behind)  # and so is what comes after this one
+            return
         try:
             self._usage.publish(node.log, node.node_id, topic, len(batch), batch.size, self._loop.time(), partition)
             if message.later:

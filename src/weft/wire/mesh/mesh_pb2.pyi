@@ -35,6 +35,7 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_SCHEMA_BROKEN: _ClassVar[ErrorCode]
     ERROR_SCHEMA_INCOMPATIBLE: _ClassVar[ErrorCode]
     ERROR_HISTORY_AWAY: _ClassVar[ErrorCode]
+    ERROR_BEHIND_REFUSED: _ClassVar[ErrorCode]
     ERROR_NO_SERVER: _ClassVar[ErrorCode]
     ERROR_SERVER_LOST: _ClassVar[ErrorCode]
     ERROR_NO_REPLY: _ClassVar[ErrorCode]
@@ -68,6 +69,7 @@ ERROR_NOT_OWNER: ErrorCode
 ERROR_SCHEMA_BROKEN: ErrorCode
 ERROR_SCHEMA_INCOMPATIBLE: ErrorCode
 ERROR_HISTORY_AWAY: ErrorCode
+ERROR_BEHIND_REFUSED: ErrorCode
 ERROR_NO_SERVER: ErrorCode
 ERROR_SERVER_LOST: ErrorCode
 ERROR_NO_REPLY: ErrorCode
@@ -497,23 +499,25 @@ class PublishOpen(_message.Message):
     def __init__(self, producer_id: _Optional[bytes] = ...) -> None: ...
 
 class PublishBatch(_message.Message):
-    __slots__ = ("request", "topic", "partition", "batch", "copies", "later")
+    __slots__ = ("request", "topic", "partition", "batch", "copies", "later", "after")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     COPIES_FIELD_NUMBER: _ClassVar[int]
     LATER_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     request: int
     topic: str
     partition: int
     batch: bytes
     copies: int
     later: bool
-    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., batch: _Optional[bytes] = ..., copies: _Optional[int] = ..., later: bool = ...) -> None: ...
+    after: int
+    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., batch: _Optional[bytes] = ..., copies: _Optional[int] = ..., later: bool = ..., after: _Optional[int] = ...) -> None: ...
 
 class PublishEvents(_message.Message):
-    __slots__ = ("request", "topic", "partition", "events", "copies", "sequence", "later")
+    __slots__ = ("request", "topic", "partition", "events", "copies", "sequence", "later", "after")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -521,6 +525,7 @@ class PublishEvents(_message.Message):
     COPIES_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     LATER_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     request: int
     topic: str
     partition: int
@@ -528,7 +533,8 @@ class PublishEvents(_message.Message):
     copies: int
     sequence: int
     later: bool
-    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., events: _Optional[_Iterable[_Union[PlainEvent, _Mapping]]] = ..., copies: _Optional[int] = ..., sequence: _Optional[int] = ..., later: bool = ...) -> None: ...
+    after: int
+    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., events: _Optional[_Iterable[_Union[PlainEvent, _Mapping]]] = ..., copies: _Optional[int] = ..., sequence: _Optional[int] = ..., later: bool = ..., after: _Optional[int] = ...) -> None: ...
 
 class PlainEvent(_message.Message):
     __slots__ = ("payload", "key", "headers", "timestamp_us", "offset")
