@@ -172,7 +172,7 @@ async def test_dialling_and_waiting_count_against_the_deadline_of_a_call() -> No
     async with serving({ECHO: look}, ONE_AT_A_TIME) as place, place.channel() as channel:
         with pytest.raises(RpcError):
             await channel.unary(ECHO, b"x", timeout_s=30.0)
-        assert seen[0] is not None and 0 < seen[0] <= 30.0
+        assert seen[0] is not None and 0 < seen[0] < 30.001  # times of the loop are rounded
 
 
 # --- servers that go away ---------------------------------------------------------------------------------------------
