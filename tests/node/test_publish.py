@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.node.raw_client import PRODUCER, RawClient, RawPublisher, batch_of
+from tests.node.raw_client import PRODUCER, WAIT_S, RawClient, RawPublisher, batch_of
 from tests.node.running import running_node
 from tests.up import RunningNode, up
 from weft.limits import BATCH_BYTES_MAX
@@ -20,7 +21,8 @@ from weft.node.schema_gate import SchemaGate
 from weft.port.access import EVERYBODY, Caller, OpenAccess, Shown, bound_producer
 from weft.schema import Kind, parse_schema
 from weft.schema.registry import Change, Mode, changed
-from weft.transport.clients.publish import PUBLISH_BATCHES_MAX
+from weft.transport.clients.publish import CHECKED_AT_ONCE_BYTES_MAX, PUBLISH_BATCHES_MAX, PublishStream
+from weft.transport.clients.values import read_batch_untrusted
 from weft.wire.mesh import mesh_pb2 as pb
 
 BOUND = bound_producer(PRODUCER, EVERYBODY.owner)
@@ -285,6 +287,42 @@ def test_what_is_taken_and_not_answered_is_bounded(tmp_path: Path) -> None:
             await asyncio.wait([sending])
             while node.clients.held.bytes > len(large.data):
                 await other.publish("plant.t", b"until it is given back")
+
+    asyncio.run(story())
+
+
+def test_a_batch_behind_one_that_is_checked_in_a_thread_does_not_overtake_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The large one would then come out of sequence, and its publisher would be refused events that are in order."""
+    is_checked, both_came = threading.Event(), threading.Event()
+    take = PublishStream._take_untrusted
+    came: list[int] = []
+
+    def slowly(data: bytes, known_as: Any) -> Batch:
+        if len(data) > CHECKED_AT_ONCE_BYTES_MAX:
+            is_checked.set()
+            assert both_came.wait(WAIT_S)
+        return read_batch_untrusted(data, known_as)
+
+    def taken(self: PublishStream, data: bytes) -> None:
+        take(self, data)
+        came.append(len(data))
+        if len(came) == 2:
+            both_came.set()
+
+    monkeypatch.setattr("weft.transport.clients.publish.read_batch_untrusted", slowly)
+    monkeypatch.setattr(PublishStream, "_take_untrusted", taken)
+
+    async def story() -> None:
+        async with running_node(tmp_path) as node, RawClient(node.grpc_address) as client:
+            publisher = await client.publisher()
+            await publisher.send(1, "plant.t", batch_of(bytes(2 << 20), sequence=1))
+            assert await asyncio.to_thread(is_checked.wait, WAIT_S)
+            await publisher.send(2, "plant.t", batch_of(b"small", sequence=2))
+            answers = await publisher.answers(2)
+            assert [answers[1].first_offset, answers[2].first_offset] == [0, 1]
+            assert came[0] > came[1], "they came in this order"
 
     asyncio.run(story())
 

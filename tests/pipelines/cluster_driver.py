@@ -3,6 +3,7 @@
     python -m tests.pipelines.cluster_driver PLAN OUTCOMES
 
 PLAN is JSON: ``spark`` as in the configuration of a pipeline, and ``pipelines``, the configuration of each by its name.
+A name may be followed by a word, for a pipeline that runs more than once: ``archive typed``.
 A session of its own for each would take most of the time: a cluster starts executors for it.
 """
 
@@ -24,7 +25,7 @@ from weft.spark.session import session
 
 def run(spark: SparkSession, name: str, values: dict[str, Any]) -> Outcome:
     """To its end. A job does what it plans."""
-    pipeline = find(name).load()
+    pipeline = find(pipeline_of(name)).load()
     settings = validated(pipeline.settings, [Source("the plan", values)])
     if not isinstance(pipeline, Streaming):
         outcome: Outcome = pipeline.run(spark, settings, JobRun(execute=True, say=lambda _line: None))
@@ -32,6 +33,10 @@ def run(spark: SparkSession, name: str, values: dict[str, Any]) -> Outcome:
     for query in started(pipeline, spark, settings, say=lambda _line: None):
         query.awaitTermination()
     return Outcome("done")
+
+
+def pipeline_of(name: str) -> str:
+    return name.partition(" ")[0]
 
 
 def main(plan: Path, outcomes: Path) -> None:

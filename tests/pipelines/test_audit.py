@@ -21,7 +21,7 @@ from weft.configuration import Source, validated
 from weft.model import matches, parse_pattern, parse_topic
 from weft.pipelines import archive, audit, lake
 from weft.pipelines.archive import ArchiveSettings
-from weft.pipelines.audit import AuditSettings, Finding, Range, Side, StreamAudit, classified, compare
+from weft.pipelines.audit import AuditSettings, Finding, Range, Side, StreamAudit, classified, compare, of_rows
 from weft.pipelines.base import JobRun, Outcome
 from weft.pipelines.topics import topic_regex
 from weft.spark import surveyor as survey_room
@@ -104,7 +104,7 @@ def test_each_fault_is_found_where_it_is(spark: SparkSession) -> None:
         .union(events(spark, *range(70_000, 70_004)))
         .union(events(spark, 5, topic="gone from the log"))
     )
-    first, second = compare(log, table, {"n0"})
+    first, second = compare(of_rows(log), of_rows(table), {"n0"})
     assert first.stream == ("gone from the log", "n0", 7, 0)
     assert [(each.finding, str(each)) for each in first.ranges] == [(Finding.KEPT, "5")]
     assert second.stream == ("t", "n0", 7, 0)
@@ -122,7 +122,7 @@ def test_digests_see_nulls_headers_and_which_column_it_is(spark: SparkSession) -
     log = events(spark, 0, 1).union(events(spark, 2, key=None, value=b"k")).union(events(spark, 3, headers=None))
     same = events(spark, 1, 0, headers={"a": "1", "b": "2"})
     table = same.union(events(spark, 2, key=b"k", value=None)).union(events(spark, 3, headers={}))
-    (found,) = compare(log, table, {"n0"})
+    (found,) = compare(of_rows(log), of_rows(table), {"n0"})
     assert [(each.finding, str(each)) for each in found.ranges] == [(Finding.DIFFERENT, "2-3")]
 
 
@@ -130,7 +130,7 @@ def test_a_table_that_lacks_every_other_event_can_be_told_of(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audit, "AUDIT_RANGES_MAX", 3)
-    (found,) = compare(events(spark, *range(21)), events(spark, *range(0, 21, 2)), {"n0"})
+    (found,) = compare(of_rows(events(spark, *range(21))), of_rows(events(spark, *range(0, 21, 2))), {"n0"})
     assert [(str(each), each.count) for each in found.ranges] == [("1", 1), ("3", 1), ("5-19", 8)]
 
 

@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 
 from tests.pipelines.archiving import ROW, Publisher, in_order, table_rows
 from tests.pipelines.cluster import Cluster, ConnectServer
+from tests.pipelines.cluster_driver import pipeline_of
 from tests.pipelines.coaty_events import advertise, coaty_object, deadvertise, identity, uuid
 from tests.pipelines.packets import EPOCH, GROUP_KEYS, KEY_ID, NODE, NOW_US, SECRET, event, notification
 from tests.spark.secured_pair import run_with_spark, secured_pair
@@ -38,6 +39,7 @@ pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(1500)]  # 
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 AGENT, LAMP, GONE = uuid(1), uuid(2), uuid(3)
+BROKEN = b"no JSON at all"
 MINUTE_US = 60_000_000
 LATE_MINUTES = 2
 BATCHES = 8
@@ -97,6 +99,7 @@ def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             publisher.publish()
         publish_packets(client)
         publish_coaty(client)
+        publish_typed(client)
         trust = place / "trust"
         add_device(trust, DeviceKey(NODE, KEY_ID, KeyKind.HMAC, Secret(SECRET)))
         add_group(trust, Secret(GROUP_KEYS[0]))
@@ -136,6 +139,12 @@ def publish_coaty(client: Client) -> None:
     publish("coaty.hall.DAD", 6, b"not Coaty")
 
 
+def publish_typed(client: Client) -> None:
+    client.schemas.set("hall.*.temp", "celsius DOUBLE NOT NULL, unit STRING", kind="ddl", mode="off")
+    for payload in (b'{"celsius": 21.5, "unit": "C"}', b'{"celsius": 22, "more": true}', BROKEN):
+        client.publish("hall.line1.temp", payload)
+
+
 def configurations(place: Path, mesh: dict[str, Any]) -> dict[str, Any]:
     """As files would have them, without the cluster."""
 
@@ -149,6 +158,12 @@ def configurations(place: Path, mesh: dict[str, Any]) -> dict[str, Any]:
     events = {"table": {"path": str(place / "archive")}}
     return {
         "archive": {**streaming("archive", "plant.>", max_events_per_trigger=400), **events},
+        "archive typed": {
+            **streaming("typed", "hall.>"),
+            **tables("typed-table", "typed-dead_letters"),
+            "name": "typed",
+            "typed": {},
+        },
         "packets": {
             **streaming("packets", "emm.raw.>"),
             **tables("events", "quarantine"),
@@ -175,7 +190,8 @@ def configurations(place: Path, mesh: dict[str, Any]) -> dict[str, Any]:
 
 @through_connect
 def test_every_pipeline_of_the_catalogue_is_here(story: Story) -> None:
-    assert list(story.outcomes) == [entry.name for entry in CATALOGUE]
+    ran = dict.fromkeys(map(pipeline_of, story.outcomes))
+    assert list(ran) == [entry.name for entry in CATALOGUE]
 
 
 @both_ways
@@ -187,6 +203,20 @@ def test_no_secret_is_logged(story: Story) -> None:
 def test_archive_has_the_log_row_by_row(story: Story) -> None:
     story.ended_well("archive")
     assert in_order(table_rows(story.archived())) == in_order(story.events)
+
+
+@through_connect
+@pytest.mark.req("LAK-02")
+def test_a_typed_archive_has_columns_and_dead_letters(story: Story) -> None:
+    story.ended_well("archive typed")
+    rows = sorted(story.rows("typed-table"), key=lambda row: row["offset"])
+    assert [(row["celsius"], row["unit"], row["_rescued"]) for row in rows] == [
+        (21.5, "C", None),
+        (22.0, None, '{"more":true}'),
+    ]
+    (dead,) = story.rows("typed-dead_letters")
+    assert (dead["value"], dead["topic"], dead["schema"]) == (BROKEN, "hall.line1.temp", "hall.*.temp (version 1)")
+    assert dead["reason"]
 
 
 @both_ways

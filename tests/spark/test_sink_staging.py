@@ -26,6 +26,7 @@ from weft.spark.staging import (
     Writing,
     application_id,
     applied_sequence,
+    as_staged,
     batch_sequence,
     decide,
     decided_sequence,
@@ -56,6 +57,27 @@ def test_a_decision_lists_batches_by_task_and_row() -> None:
     assert found == [(A, 10), (A, 11), (B, 20), (B, 12), (A, 13)]
     assert (DECIDED.number, DECIDED.origin, DECIDED.epoch) == (5, "n0", 7)
     assert [[entry.offset for entry in run] for run in runs(entries(DECIDED))] == [[10, 11], [20], [12, 13]]
+
+
+def test_batches_of_tasks_side_by_side_are_read_in_one_go() -> None:
+    """One task has staged 10, 12 and 14 for one topic, the other 11, 13 and 15 for another."""
+    decided = decide(5, [staged(0, (A, 10), (A, 12), (A, 14)), staged(1, (B, 11), (B, 13), (B, 15))])
+    found = list(entries(decided))
+    assert len(list(runs(found))) == 6
+    (run,) = runs(as_staged(found))
+    assert [(entry.target, entry.offset) for entry in run] == [(A, 10), (B, 11), (A, 12), (B, 13), (A, 14), (B, 15)]
+    assert sorted(run) == sorted(found), "with the same sequences"
+
+
+@given(st.lists(st.lists(st.tuples(st.sampled_from([A, B]), st.integers(0, 30)), max_size=6), max_size=3))
+def test_each_target_keeps_the_order_of_the_decision(tasks: list[list[tuple[Target, int]]]) -> None:
+    found = list(entries(decide(5, [staged(task, *batches) for task, batches in enumerate(tasks)])))
+    read = as_staged(found)
+    assert sorted(read) == sorted(found)
+    for target in (A, B):
+        assert [entry for entry in read if entry.target == target] == [
+            entry for entry in found if entry.target == target
+        ]
 
 
 def test_a_write_without_rows_is_decided_too() -> None:

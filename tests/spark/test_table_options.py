@@ -30,7 +30,7 @@ def test_spark_changes_the_case_of_names_and_adds_its_own() -> None:
         ({"table": "/t", "fileBytes": "12"}, "option fileBytes is a number from 65536"),
         ({"table": "/t", "partitonBy": "date"}, "no such option 'partitonBy'"),
         ({"table": "ftp://bucket/t"}, "tables are in directories or below s3://, gs:// or abfss://; ftp: is not"),
-        ({"table": "/t", "identifier": "events"}, "an Iceberg table is called namespace.name"),
+        ({"table": "/t", "identifier": "events"}, "a table of a catalog is called namespace.name"),
         ({"table": "/t", "partitionBy": "date", "sortBy": "date"}, "rows of a partition are not sorted by"),
         ({"table": ""}, "a table needs a path"),
     ],

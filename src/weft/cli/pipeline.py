@@ -27,7 +27,7 @@ def run(
     ] = None,
     table: Annotated[
         str | None,
-        typer.Option(metavar="TABLE", help="The table: its path or address, or catalog.namespace.table (Iceberg)."),
+        typer.Option(metavar="TABLE", help="The table: its path or address, or catalog.namespace.table."),
     ] = None,
     setting: Annotated[
         list[str] | None,

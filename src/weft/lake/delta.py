@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 from urllib.parse import unquote
 
@@ -13,8 +15,9 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from weft.lake.address import TableError
 from weft.lake.files import DataFile, partition_text
-from weft.lake.settings import TableSettings
+from weft.lake.settings import IDENTIFIER_DEFAULT, TableSettings
 from weft.lake.store import ERROR_CHARS_MAX
+from weft.lake.unity import location
 
 UNREADABLE: Final = frozenset({"deletionVectors", "columnMapping"})  # readers of plain Parquet would see other rows
 
@@ -23,7 +26,16 @@ class DeltaFiles:
     """A Delta table, in a directory or in an object store."""
 
     def __init__(self, settings: TableSettings) -> None:
-        self.settings = settings
+        self._settings = settings
+
+    @property
+    def settings(self) -> TableSettings:
+        """With the path where the table lies, which only its catalog may know. Executors need no catalog then."""
+        wanted = self._settings
+        if not wanted.path:
+            path = location(f"{wanted.catalog}.{wanted.identifier}", os.environ)
+            self._settings = replace(wanted, path=path, catalog=None, identifier=IDENTIFIER_DEFAULT)
+        return self._settings
 
     def exists(self) -> bool:
         with self._translated():

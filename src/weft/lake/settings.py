@@ -27,11 +27,16 @@ UNITS_BYTES: Final = {"KiB": KIB, "MiB": MIB, "GiB": 1024 * MIB}
 SIZE: Final = re.compile(r"([0-9]{1,9}) ?(KiB|MiB|GiB)")
 TABLE_NAME: Final = re.compile(r"(?P<catalog>[A-Za-z0-9_-]+)\.(?P<identifier>[A-Za-z0-9_]+\.[A-Za-z0-9_]+)")
 IDENTIFIER_DEFAULT: Final = "weft.events"
-NAMES_ARE_ICEBERG: Final = (
-    "names and catalogs are for Iceberg tables. A Delta table, also one of Unity or Hive, is given by the path where "
-    "it lies"
+NAMES_ARE_TAKEN: Final = (
+    "catalogs are for Iceberg tables, and names for those and for the Delta tables of a Unity catalog, without a path. "
+    "Any other table, also one of Hive, is given by the path where it lies"
 )
 CATALOG_FILE: Final = "catalog.db"
+
+
+def _takes_name(kind: TableFormat, *, has_path: bool) -> bool:
+    """Whether a table of this format may be called by its name in a catalog."""
+    return kind is TableFormat.ICEBERG or (kind is TableFormat.DELTA and not has_path)
 
 
 def _size(given: object) -> object:
@@ -54,18 +59,18 @@ class TableSettings:
     partition_by: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
     file_bytes: int = LAKE_FILE_BYTES  # a task begins another file at this size; compaction aims at it
-    catalog: str | None = None  # Iceberg: a catalog of pyiceberg's own configuration; none: SQLite beside the table
-    identifier: str = IDENTIFIER_DEFAULT  # Iceberg: what the table is called in its catalog
+    catalog: str | None = None  # Iceberg: one of pyiceberg's own configuration; none: SQLite beside it. Delta: of Unity
+    identifier: str = IDENTIFIER_DEFAULT  # what the table is called in its catalog
     access: StoreAccess = field(default_factory=StoreAccess)  # where the credentials of an object store are
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "format", TableFormat(self.format))
         if self.path or self.catalog is None:
             object.__setattr__(self, "path", parse_address(self.path).text)
-        if self.catalog is not None and self.format is not TableFormat.ICEBERG:
-            raise TableError(NAMES_ARE_ICEBERG, format=self.format, catalog=self.catalog)
+        if self.catalog is not None and not _takes_name(self.format, has_path=bool(self.path)):
+            raise TableError(NAMES_ARE_TAKEN, format=self.format, catalog=self.catalog)
         if not IDENTIFIER.fullmatch(self.identifier):
-            raise TableError("an Iceberg table is called namespace.name", identifier=self.identifier)
+            raise TableError("a table of a catalog is called namespace.name", identifier=self.identifier)
         if both := set(self.partition_by) & set(self.sort_by):
             raise TableError("rows of a partition are not sorted by what they share", columns=", ".join(sorted(both)))
 
@@ -111,7 +116,8 @@ class TablePlace(Section):
     )
     name: str | None = Field(
         default=None,
-        description="Iceberg: `catalog.namespace.table`, instead of a path, and of `catalog` and `identifier`.",
+        description="`catalog.namespace.table`, instead of a path, and of `catalog` and `identifier`: an Iceberg "
+        'table, or with `format = "delta"` one of a Unity catalog.',
     )
     format: TableFormat = Field(default=TableFormat.DELTA, description="`delta`, `iceberg` or `parquet`.")
     catalog: str | None = Field(
@@ -146,9 +152,12 @@ class TablePlace(Section):
         given = self.model_fields_set
         if self.name is not None and given & {"catalog", "identifier"}:
             raise ValueError("name says catalog and identifier: give one or the other")
-        named = self.name is not None or self.catalog is not None
-        if named and "format" in given and self.format is not TableFormat.ICEBERG:
-            raise ValueError(NAMES_ARE_ICEBERG)
+        if self.name is not None and "format" in given:
+            is_taken = _takes_name(self.format, has_path=self.path is not None)
+        else:
+            is_taken = self.catalog is None or "format" not in given or self.format is TableFormat.ICEBERG
+        if not is_taken:
+            raise ValueError(NAMES_ARE_TAKEN)
         return self
 
     def settings(self, partition_by: tuple[str, ...] = (), sort_by: tuple[str, ...] = ()) -> TableSettings:
@@ -157,7 +166,7 @@ class TablePlace(Section):
         catalog, identifier = (self.catalog, self.identifier) if found is None else found.group("catalog", "identifier")
         return TableSettings(
             path=self.path or "",
-            format=self.format if catalog is None else TableFormat.ICEBERG,
+            format=self.format if catalog is None or "format" in self.model_fields_set else TableFormat.ICEBERG,
             partition_by=partition_by,
             sort_by=sort_by,
             catalog=catalog,

@@ -57,7 +57,7 @@ def _open_iceberg(settings: TableSettings) -> TableFiles:
 def check_place(settings: TableSettings, *, writing: bool) -> None:
     """What can be known before a table is used; TableError if its store or its catalog cannot be."""
     table = open_files(settings)
-    if settings.catalog is not None:
+    if settings.catalog is not None and settings.format is TableFormat.ICEBERG:
         from weft.lake.iceberg import IcebergFiles
 
         IcebergFiles(settings).check_catalog()

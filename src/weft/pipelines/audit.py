@@ -1,8 +1,8 @@
 """``audit``: a lake table against the log it came from, by offsets, counts and digests, stream by stream.
 
-First both sides are added up over stretches of offsets: how many events, and a sum of their hashes, which does not
-depend on order. Only stretches that differ are then compared event by event. All of it runs in Spark, so the log and
-the table may be larger than any one machine; what comes back are ranges of offsets.
+First both sides are added up over stretches of offsets, by the tasks that read them (``audit_sums``). Only stretches
+that differ are then compared event by event. All of it runs in Spark, so the log and the table may be larger than any
+one machine; what comes back are ranges of offsets.
 
 The table is looked at before the log: what an ``archive`` adds meanwhile counts as not there yet, never as too much.
 
@@ -12,20 +12,24 @@ asks each of them and plans the reading itself, so it knows who did not answer. 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from pydantic import Field
 
 from weft.configuration import Section
+from weft.limits import MIB
 from weft.pipelines import lake
+from weft.pipelines.audit_sums import AUDIT_STRETCH_BITS, COMPARED, STREAM, SUMS, added_up
 from weft.pipelines.base import Job, JobRun, Outcome
-from weft.pipelines.ranges import read_planned
+from weft.pipelines.lake.reading import columns_of, map_files
+from weft.pipelines.ranges import events_of, fetched, planned_ranges
 from weft.pipelines.settings import JobSettings, SelectionText
-from weft.pipelines.topics import selects
+from weft.pipelines.topics import selected, selects
 from weft.spark.options import Members, SourceOptions, parse_options
 from weft.spark.planning import everything
 from weft.spark.survey import Survey, Unread, listed
@@ -33,13 +37,12 @@ from weft.spark.surveyor import Surveyor
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
-AUDIT_STRETCH_BITS: Final = 16  # 65,536 offsets are added up together; halves of their hashes add up to 48 bits
+AUDIT_TASK_BYTES: Final = 32 * MIB  # of files that one task adds up: so that all cores have some
 AUDIT_RANGES_MAX: Final = 100  # of a stream and kind, reported one by one; the rest is reported as one
 AUDIT_STREAMS_SHOWN_MAX: Final = 1000  # of those that differ: nobody reads more, and the summary counts them all
 NAME: Final = "audit"
-STREAM: Final = ("topic", "origin", "epoch", "partition")
-COMPARED: Final = ("timestamp", "key", "value", "headers")
 StreamKey = tuple[str, str, int, int]  # the columns of STREAM
 
 
@@ -148,14 +151,14 @@ def run(spark: SparkSession, settings: AuditSettings, run: JobRun) -> Outcome:
     """Compare, and say what is missing."""
     wanted = settings.audit
     check(settings)
-    archived = lake.read(spark, settings.table.settings()).where(selects(wanted.subscribe))
+    archived = of_table(spark, lake.open_table(settings.table.settings()), wanted.subscribe)
     only_logs = {"failOnDataLoss": "false", "history": "false"}
     options = parse_options(settings.mesh.options() | {"subscribe": wanted.subscribe, **only_logs})
     run.say("asking the nodes what they have")
     survey = ask_all(options)
-    events = read_planned(spark, options, everything(survey.held))
+    log = of_ranges(planned_ranges(spark, options, everything(survey.held)))
     run.say("adding up the table and the log")
-    audits = compare(events, archived, survey.answered.union(wanted.retired))
+    audits = compare(log, archived, survey.answered.union(wanted.retired))
     unread = [each for each in (*survey.unread(), *_unknown(audits, survey)) if each.node not in wanted.retired]
     faulty = [each for each in audits if not each.is_sound(ignore_tail=wanted.ignore_tail)]
     shown = [each for each in audits if each.ranges][:AUDIT_STREAMS_SHOWN_MAX]
@@ -180,14 +183,55 @@ def _unknown(audits: Sequence[StreamAudit], survey: Survey) -> list[Unread]:
     return [Unread(node, "", why) for node in sorted(origins - survey.missing_members().keys())]
 
 
-def compare(log: DataFrame, archived: DataFrame, asked: Collection[str]) -> list[StreamAudit]:
+@dataclass(frozen=True, slots=True)
+class Events:
+    """One side, in Spark: its events, and what tasks have added up of them (``SUMS``)."""
+
+    rows: DataFrame
+    sums: DataFrame
+
+
+def of_table(spark: SparkSession, table: lake.Table, subscribe: str) -> Events:
+    """What the table has now."""
+    files, schema = table.files(), table.schema()
+    rows = table.read(spark, files).where(selects(subscribe))
+    columns = columns_of(schema.__class__([each for each in schema if each.name in (*STREAM, "offset", *COMPARED)]))
+
+    def add_up(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return added_up(selected(subscribe, batch) for batch in batches)
+
+    sums = map_files(spark, table.settings, columns, files, add_up, _sums_row(), AUDIT_TASK_BYTES)
+    return Events(rows, sums)
+
+
+def of_ranges(ranges: DataFrame) -> Events:
+    """What the log has."""
+
+    def add_up(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return added_up(fetched(batches))
+
+    return Events(events_of(ranges), ranges.mapInArrow(add_up, _sums_row()))
+
+
+def of_rows(rows: DataFrame) -> Events:
+    """Events that Spark has."""
+    return Events(rows, rows.select(*STREAM, "offset", *COMPARED).mapInArrow(added_up, _sums_row()))
+
+
+def _sums_row() -> StructType:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(SUMS)
+
+
+def compare(log: Events, archived: Events, asked: Collection[str]) -> list[StreamAudit]:
     """Each stream that either side has; those with differences first. ``asked`` are the nodes that answered: only of
     what they accepted it can be believed that the log has it no longer."""
     sums = _sums(log, "log").join(_sums(archived, "lake"), [*STREAM, "stretch"], "full_outer").cache()
     try:
         sides = _sides(sums)
         differing = sums.where(_differs()).select(*STREAM, "stretch")
-        found = _ranges(_unequal(log, archived, differing)) if differing.take(1) else {}
+        found = _ranges(_unequal(log.rows, archived.rows, differing)) if differing.take(1) else {}
     finally:
         sums.unpersist()
     audits = [
@@ -229,17 +273,14 @@ def _hash() -> Column:
     return f.xxhash64("offset", "timestamp", "key", "value", headers, *nulls)
 
 
-def _sums(rows: DataFrame, side: str) -> DataFrame:
-    """Stretches of each stream: how many events, and the sum of their hashes in two halves that cannot overflow."""
+def _sums(events: Events, side: str) -> DataFrame:
+    """Stretches of each stream: how many events, and the sum of their digests in two halves that cannot overflow."""
     from pyspark.sql import functions as f
 
-    hashed = rows.select(*STREAM, "offset", _hash().alias("hash"))
-    return hashed.groupBy(*STREAM, f.shiftright("offset", AUDIT_STRETCH_BITS).alias("stretch")).agg(
-        f.count("*").alias(f"{side}_count"),
-        f.min("offset").alias(f"{side}_first"),
-        f.max("offset").alias(f"{side}_last"),
-        f.sum(f.col("hash").bitwiseAND(f.lit(0xFFFFFFFF))).alias(f"{side}_low"),
-        f.sum(f.shiftrightunsigned("hash", 32)).alias(f"{side}_high"),
+    return events.sums.groupBy(*STREAM, "stretch").agg(
+        *(f.sum(name).alias(f"{side}_{name}") for name in ("count", "low", "high")),
+        f.min("first").alias(f"{side}_first"),
+        f.max("last").alias(f"{side}_last"),
     )
 
 

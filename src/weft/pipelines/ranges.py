@@ -40,11 +40,15 @@ def read_ranges(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
     return spark.readStream.format(NAME).options(**options).load()
 
 
-def read_planned(spark: SparkSession, options: SourceOptions, planned: Sequence[Range]) -> DataFrame:
-    """The events of just these ranges, with all columns of ``format("weft")``: for a job that plans by itself."""
+def planned_ranges(spark: SparkSession, options: SourceOptions, planned: Sequence[Range]) -> DataFrame:
+    """Just these ranges, for a job that plans by itself: ``fetched`` reads them."""
     parts = split(planned, options.partitions_min)
-    rows = [(bytearray(_to_read(options, part)),) for part in parts]
-    return spark.createDataFrame(rows, TO_READ_ROW).mapInArrow(fetched, from_arrow_schema(schema_of(COLUMNS)))
+    return spark.createDataFrame([(bytearray(_to_read(options, part)),) for part in parts], TO_READ_ROW)
+
+
+def events_of(ranges: DataFrame) -> DataFrame:
+    """Their events as rows of Spark, with all columns of ``format("weft")``."""
+    return ranges.mapInArrow(fetched, from_arrow_schema(schema_of(COLUMNS)))
 
 
 def only_ranges(rows: DataFrame) -> DataFrame:

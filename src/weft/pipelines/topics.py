@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from weft.spark.selection import parse_selection
 
 if TYPE_CHECKING:
@@ -20,6 +22,21 @@ def selects(subscribe: str) -> Column:
     if not selection.excluded:
         return wanted
     return wanted & ~f.col("topic").rlike("|".join(map(topic_regex, selection.excluded)))
+
+
+def selected(subscribe: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows whose topic it selects, as ``selects`` does in Spark."""
+    selection = parse_selection("subscribe", subscribe)
+    wanted, excluded = (
+        [re.compile(topic_regex(pattern)) for pattern in patterns]
+        for patterns in (selection.patterns, selection.excluded)
+    )
+    topics = rows.column("topic").dictionary_encode()
+    chosen = [
+        any(each.match(topic) for each in wanted) and not any(each.match(topic) for each in excluded)
+        for topic in topics.dictionary.to_pylist()
+    ]
+    return rows if all(chosen) else rows.filter(pa.array(chosen, pa.bool_()).take(topics.indices))
 
 
 def topic_regex(pattern: str) -> str:

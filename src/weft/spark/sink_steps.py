@@ -20,7 +20,19 @@ from weft.model import BadBatch, Batch, Receipt, Topic
 from weft.spark.sink_books import Books
 from weft.spark.sink_calls import StagingLost, check_publish, now_us, payloads, put, receipt_of
 from weft.spark.sink_rows import batches, gathered
-from weft.spark.staging import BadDecision, Decided, Entry, Staged, StagedBatch, Target, Writing, decide, entries, runs
+from weft.spark.staging import (
+    BadDecision,
+    Decided,
+    Entry,
+    Staged,
+    StagedBatch,
+    Target,
+    Writing,
+    as_staged,
+    decide,
+    entries,
+    runs,
+)
 
 SINK_IN_FLIGHT_MAX: Final = 32  # batches of one job without a receipt: 32 MiB unless single rows are huge
 
@@ -98,9 +110,9 @@ def _settle(future: Future[Receipt]) -> None:
 
 
 def _staged(client: Client, writing: Writing, decided: Decided) -> Iterator[tuple[Entry, bytes]]:
-    """What was staged, in the order of the decision."""
+    """What was staged, each target in the order of the decision."""
     stream = writing.staging_stream(decided)
-    for run in runs(entries(decided)):
+    for run in runs(as_staged(list(entries(decided)))):
         found = payloads(client, stream, decided.epoch, run[0].offset, run[-1].offset + 1)
         for entry in run:
             try:

@@ -120,8 +120,7 @@ def test_catalogs_that_cannot_be_used_say_so_in_a_sentence(tmp_path: Path, monke
     [
         ({}, "give path, or name"),
         ({"name": "a.b"}, "has to be catalog.namespace.table"),
-        ({"name": "a.b.c", "format": "delta"}, "A Delta table, also one of Unity or Hive, is given by the path"),
-        ({"path": "/t", "catalog": "a", "format": "parquet"}, "names and catalogs are for Iceberg tables"),
+        ({"path": "/t", "catalog": "a", "format": "parquet"}, "catalogs are for Iceberg tables"),
         ({"name": "a.b.c", "identifier": "x.y"}, "give one or the other"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
@@ -38,16 +38,28 @@ def _from_store(
     spark: SparkSession, settings: TableSettings, schema: StructType, files: Sequence[DataFile]
 ) -> DataFrame:
     """Spark has no jar for object stores, and needs none: tasks read the files themselves, as they write them."""
-    tasks = shares(files, LAKE_TASK_BYTES)
-    columns = columns_of(schema)
+    return map_files(spark, settings, columns_of(schema), files, iter, schema)
+
+
+def map_files(
+    spark: SparkSession,
+    settings: TableSettings,
+    columns: pa.Schema,
+    files: Sequence[DataFile],
+    make: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    made: StructType,
+    task_bytes: int = LAKE_TASK_BYTES,
+) -> DataFrame:
+    """What tasks make of the rows of these files, which they read themselves."""
+    tasks = shares(files, task_bytes)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         store = settings.store()
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             for file in tasks[number]:
-                yield from file_rows(store, columns, file)
+                yield from make(file_rows(store, columns, file))
 
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, schema)
+    return spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(read, made)
 
 
 def shares(files: Sequence[DataFile], size_bytes: int) -> list[list[DataFile]]:

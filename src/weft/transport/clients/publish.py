@@ -341,10 +341,11 @@ class PublishStream:
             cost += _cost_of(data)
             if cost > CHECKED_AT_ONCE_BYTES_MAX and cost > _cost_of(data):
                 return
-            self._unchecked.popleft()
             if cost > CHECKED_AT_ONCE_BYTES_MAX:
                 await self._take_large(message, data)
+                self._unchecked.popleft()  # not before: what comes meanwhile is behind it
                 return
+            self._unchecked.popleft()
             self._take_batch(message, data)
 
 
