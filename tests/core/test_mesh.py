@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.core.stage import Stage
-from weft.core import BrokerSettings
+from weft.core import BrokerSettings, resuming
 from weft.core.messages import (
     Copy,
     Edge,
@@ -18,13 +18,13 @@ from weft.core.messages import (
     SendCopies,
     Synced,
 )
-from weft.core.replication import RESUME_PARTS_MAX
 from weft.core.settings import InterestSettings
-from weft.core.views import explain, link_lags
+from weft.core.views import explain, link_lag
 from weft.limits import KIB, LINK_ACK_TIMEOUT_S
 from weft.log.errors import EventsLost, Loss
 from weft.log.retention import RetentionRule, retain
 from weft.model import Batch, Epoch, NodeId, Stream, parse_pattern, parse_position, parse_topic
+from weft.routing import finished
 
 
 def copies_sent(stage: Stage, name: str, topic: str) -> int:
@@ -410,13 +410,13 @@ def test_no_more_is_under_way_than_the_window() -> None:
     for text in texts:
         stage["a"].publish("t", text)
     stage["a"].sync()
-    (lag,) = link_lags(stage["a"].broker)
-    assert lag.lag_events == 10
-    assert 0 < lag.flying_bytes < window_bytes + 21_000
+    a = stage["a"].broker
+    assert finished(link_lag(a, NodeId("b"))) == 10
+    assert 0 < a.replication.links[NodeId("b")].outgoing.flying_bytes < window_bytes + 21_000
     stage.run()
     assert reader.texts == texts
-    (lag,) = link_lags(stage["a"].broker)
-    assert (lag.lag_events, lag.flying_bytes) == (0, 0)
+    assert finished(link_lag(a, NodeId("b"))) == 0
+    assert a.replication.links[NodeId("b")].outgoing.flying_bytes == 0
 
 
 def test_a_copy_that_retention_overtook_says_so_to_its_reader() -> None:
@@ -476,12 +476,13 @@ def test_a_copy_that_comes_while_a_sync_is_under_way_is_acknowledged_by_the_next
     assert acked == [1, 2]
 
 
-def test_a_peer_that_never_ends_its_resume_is_dropped() -> None:
+def test_a_peer_that_never_ends_its_resume_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resuming, "RESUME_STREAMS_MAX", 10)
     stage = Stage("a", "b")
     stage.link("a-b")
     stage.run()
-    for _ in range(RESUME_PARTS_MAX + 1):
-        stage["a"].step(ReceivedResume(NodeId("b"), (), (), more=True))
+    for _ in range(11):
+        stage["a"].step(ReceivedResume(NodeId("b"), (NodeId("a"),), (), more=True))
     assert [(node, peer) for node, peer, _ in stage.dropped] == [("a", "b")]
 
 
