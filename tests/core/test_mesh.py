@@ -309,6 +309,37 @@ def test_who_comes_to_events_that_a_repair_gave_up_is_told_at_every_node() -> No
         assert (name, texts, gaps) == (name, ["0", "3", "5"], [(1, 3), (4, 5)])
 
 
+@pytest.mark.req("GRP-01", "LOG-02")
+@pytest.mark.parametrize("window", [0, 10])
+def test_a_member_is_told_once_what_a_repair_gave_up_and_then_goes_on(window: int) -> None:
+    """Each member that came back ended at the same gap, until somebody moved the group."""
+    stage = damaged_and_repaired()
+    stage.restart(epoch=8, repaired=True)
+    stage.link("a-b")
+    stage.run()
+    found = []
+    for _ in range(3):
+        reader = stage["a"].subscribe("t", group="g", member="m", window=window)
+        stage.run()
+        gap = reader.error.loss if isinstance(reader.error, EventsLost) else None
+        found.append((reader.texts, gap and (gap.first, gap.end)))
+    assert found == [(["0"], (1, 3)), (["0", "3"], (4, 5)), (["0", "3", "5"], None)]
+    new = stage["a"].subscribe("t", group="other", member="m", window=window)
+    stage.run()
+    assert isinstance(new.error, EventsLost), "another group was not told"
+
+
+@pytest.mark.req("MSH-05", "LOG-02")
+def test_a_plain_peer_gets_what_follows_events_that_a_repair_gave_up() -> None:
+    stage = damaged_and_repaired()
+    stage.restart(epoch=8, repaired=True)
+    stage["a"].step(LinkUp(NodeId("old"), plain=True))
+    stage.run()
+    assert [each.payload for each in stage["a"].plain] == [b"0", b"3", b"5"]
+    assert len(stage["a"].damage) == 2, "and people are told"
+    assert stage["a"].damage[0].is_given_up
+
+
 def test_a_subscriber_moves_to_another_node_and_goes_on_where_it_was() -> None:
     stage = Stage("a", "b", "c")
     stage.link("a-b", "b-c")

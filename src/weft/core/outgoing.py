@@ -13,8 +13,8 @@ from math import inf
 from typing import Final
 
 from weft.core.messages import Begin, Copy, StreamKey
-from weft.core.past import Pasts, read_behind_losses
-from weft.core.plain import LINK_READ_BYTES_MAX
+from weft.core.past import Pasts
+from weft.core.reading import LINK_READ_BYTES_MAX, read_behind_losses
 from weft.errors import StorageError
 from weft.log import Log, StreamInfo
 from weft.log.errors import PositionExpired
