@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import sys
 import tempfile
 import time
@@ -32,7 +33,7 @@ from tests.node.secured import token_from
 from tests.security.stated import record
 from tests.transport.peers.raw_peer import RawPeer
 from tests.up import RunningNode, up
-from weft.client import Client
+from weft.client import Client, Connecting, TlsFiles, connect
 from weft.limits import GOSSIP_STATES_MAX, MIB
 from weft.log import books
 from weft.model import Batch, Position
@@ -313,6 +314,57 @@ def _second(directory: Path, first: RunningNode) -> Iterator[RunningNode]:
         yield b
 
 
+async def links(stage: Stage) -> None:
+    """A second node has a copy of every stream; its link, and then the node itself, goes and comes back."""
+    client, count = stage.client, stage.count(99_000)
+    last = _topic(count - 1)
+    for first in range(0, count, 1000):
+        await asyncio.gather(
+            *(client.publish(_topic(number), b"x") for number in range(first, min(first + 1000, count)))
+        )
+    with _second(stage.directory, stage.node) as b:
+        async with _through(b, stage.node) as there:
+            copying = stage.measured("links: it copies all streams", b)
+            async with stage.measured("links: another node copies 99,000 streams"), copying:
+                await _read(there, "many.>", count)
+            forgetting = stage.measured("links: the same, at the other node", b)
+            async with stage.measured("links: what the other node wants changes, for all of them"), forgetting:
+                for _ in range(3):
+                    await _read_next(client, there, last)
+            async with stage.measured("links: the other node goes"):
+                assert b.end() == 0
+                await asyncio.sleep(5.0)
+    begin_s = time.perf_counter()
+    async with stage.measured("links: it comes back with all of them"):
+        with up(stage.directory / "b", "--peer", stage.node.grpc, environ=ENVIRON) as b:
+            async with _through(b, stage.node) as there:
+                await _read_next(client, there, last)
+                await asyncio.sleep(2.0)
+            told = b.logged()
+            assert b.end() == 0
+    stage.figures.append(figure("links: the same, at the node that comes back", time.perf_counter() - begin_s, told))
+
+
+def _through(other: RunningNode, first: RunningNode) -> Connecting:
+    """The SDK at another node, with the key of the first one."""
+    context = first.context
+    assert context.tls_root and context.tls_certificate and context.tls_key, "of a secured node"
+    tls = TlsFiles(Path(context.tls_root), Path(context.tls_certificate), Path(context.tls_key))
+    return connect([other.grpc], token=context.token, tls=tls)
+
+
+async def _read_next(client: Client, there: Client, topic: str) -> None:
+    """An event that is published at one node comes to a subscriber at the other."""
+    async with there.subscribe("many.>") as events:
+        await events.opened()
+        while True:
+            await client.publish(topic, b"y")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await anext(events)
+                return
+
+
 async def gossip(stage: Stage) -> None:
     """A node of the mesh tells of 1,000 others, each with a certificate of its own."""
     authority = LocalSource(Authority.open(stage.directory / "a" / "ca"))
@@ -374,7 +426,7 @@ def _signed(whose: Credentials, state: Any) -> Any:
 # --- all of it -------------------------------------------------------------------------------------------------------
 
 DRIVES: Final[dict[str, Drive]] = {
-    each.__name__: each for each in (batches, schemas, topics, subscriptions, groups, keys, gossip)
+    each.__name__: each for each in (batches, schemas, topics, subscriptions, groups, keys, links, gossip)
 }
 ENVIRON: Final = {
     "WEFT_LOG_HELD_UP_S": str(TOLD_S),

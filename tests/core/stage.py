@@ -7,7 +7,7 @@ Gossip is instant: every node is told at once what any node says. What happens i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from weft.core import Broker, BrokerSettings
@@ -379,10 +379,12 @@ class Stage:
 
     # --- time ---
 
-    def run(self, seconds: float = 5.0) -> None:
-        """Until nobody has anything to do within so many seconds."""
+    def run(self, seconds: float = 5.0, until: Callable[[], bool] = lambda: False) -> None:
+        """Until nobody has anything to do within so many seconds, or ``until`` says so."""
         end_s = self.now_s + seconds
         for _ in range(STEPS_MAX):
+            if until():
+                return
             if self._turn():
                 continue
             timers = [t for actor in self.actors.values() if (t := actor.broker.get_timer()) is not None]

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from tests.core.stage import Stage
-from weft.core import broker, outgoing, routes
+from tests.core.stage import Reader, Stage
+from weft.core import broker, errands, outgoing, resuming, routes
 from weft.core.groups.group import Group
 from weft.core.messages import Edge, LinkUp, MemberKnown, ReceivedPlainAck, Subscribe, TellInterest, Tick
 from weft.core.plain import PlainLink
@@ -159,3 +160,126 @@ def test_a_peer_that_has_everything_is_looked_at_some_streams_at_a_time(
     stage.run()
     assert sum(looks) >= 50 and max(looks) <= 8
     assert reader.texts[-1] == "y"
+
+
+def _largest(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[int]:
+    """How many streams each step of a core looked at, in these functions of Outgoing."""
+    looks = [0]
+    for name in names:
+        real = getattr(outgoing.Outgoing, name)
+
+        def counted(*arguments: Any, real: Any = real) -> Any:
+            looks[-1] += 1
+            return real(*arguments)
+
+        monkeypatch.setattr(outgoing.Outgoing, name, counted)
+    step = broker.Broker.step
+
+    def stepped(*arguments: Any) -> Any:
+        looks.append(0)
+        return step(*arguments)
+
+    monkeypatch.setattr(broker.Broker, "step", stepped)
+    return looks
+
+
+@pytest.fixture
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errands, "STEPS_AT_ONCE", 8)
+    monkeypatch.setattr(errands, "BEGINNING_STEPS", 1)
+    monkeypatch.setattr(resuming, "WALKED_AT_ONCE", 4)
+    monkeypatch.setattr(resuming, "RESUME_POSITIONS_MAX", 7)
+
+
+def _with_streams(count: int) -> tuple[Stage, Reader]:
+    """Of two nodes with these streams each, that know each other's."""
+    stage = Stage("a", "b")
+    readers = [stage[name].subscribe("plant.>") for name in "ab"]
+    for number in range(count):
+        stage["a"].publish(f"plant.t{number}", f"x{number}")
+        stage["b"].publish(f"plant.t{number}", f"y{number}")
+    stage.link("a-b")
+    stage.run()
+    assert len(readers[0].texts) == len(readers[1].texts) == 2 * count
+    return stage, readers[1]
+
+
+@pytest.mark.req("SEC-05", "PL-04")
+def test_a_link_that_comes_back_is_resumed_some_streams_at_a_time(
+    few_at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """40,000 streams held up the loop for one to four seconds."""
+    stage, reader = _with_streams(50)
+    stage.cut("a-b")
+    for number in (3, 49, 50):
+        stage["a"].publish(f"plant.t{number}", f"z{number}")
+    reader.batches.clear()
+    looks = _largest(monkeypatch, "resume")
+    stage.link("a-b")
+    stage["a"].publish("plant.t51", "meanwhile")
+    stage.run()
+    assert sum(looks) >= 100 and max(looks) <= 8
+    assert sorted(reader.texts) == ["meanwhile", "z3", "z49", "z50"], "each of them once"
+
+
+@pytest.mark.req("SEC-05")
+def test_streams_are_looked_at_again_some_at_a_time_when_the_mesh_changes(
+    few_at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """40,000 streams held up the loop for half a second with each new pattern anywhere, and for each link."""
+    stage, reader = _with_streams(50)
+    looks = _largest(monkeypatch, "look_again")
+    stage["b"].unsubscribe(reader)
+    stage.run()
+    other = stage["b"].subscribe("plant.t7", Edge.LATEST)
+    stage.run()
+    stage["a"].publish("plant.t7", "new")
+    stage["a"].publish("plant.t8", "unwanted")
+    stage.run()
+    assert sum(looks) >= 100 and max(looks) <= 8
+    assert other.texts == ["new"]
+    assert [each.wanted for each in stage["a"].broker.replication.links[NodeId("b")].outgoing.cursors.values()].count(
+        True
+    ) == 1
+
+
+@pytest.mark.req("SEC-05")
+def test_a_link_that_ends_is_forgotten_some_streams_at_a_time(
+    few_at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage, _ = _with_streams(50)
+    ended = stage["a"].broker.replication.links[NodeId("b")].outgoing
+    left = [len(ended.cursors)]
+    step = broker.Broker.step
+
+    def stepped(*arguments: Any) -> Any:
+        effects = step(*arguments)
+        left.append(len(ended.cursors))
+        return effects
+
+    monkeypatch.setattr(broker.Broker, "step", stepped)
+    stage.cut("a-b")
+    stage["a"].publish("plant.t7", "nobody is told")
+    stage.run()
+    assert max(before - after for before, after in pairwise(left)) <= 8 and left[-1] == 0
+    followers = stage["a"].broker.replication._followers
+    assert not followers._of and not followers.ready
+
+
+@pytest.mark.req("PL-04")
+def test_a_link_that_ends_while_it_is_resumed_is_resumed_when_it_comes_back(
+    few_at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage, reader = _with_streams(50)
+    stage.cut("a-b")
+    for number in range(50):
+        stage["a"].publish(f"plant.t{number}", f"z{number}")
+    reader.batches.clear()
+    looks = _largest(monkeypatch, "resume")
+    stage.link("a-b")
+    stage.run(until=lambda: sum(looks) >= 20)
+    assert sum(looks) < 50 and stage["a"].broker.replication.has_errands, "it is not done yet"
+    stage.cut("a-b")
+    stage.link("a-b")
+    stage.run()
+    assert sorted(reader.texts) == sorted(f"z{number}" for number in range(50))

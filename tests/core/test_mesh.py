@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.core.stage import Stage
-from weft.core import BrokerSettings
+from weft.core import BrokerSettings, resuming
 from weft.core.messages import (
     Copy,
     Edge,
@@ -18,13 +18,13 @@ from weft.core.messages import (
     SendCopies,
     Synced,
 )
-from weft.core.replication import RESUME_PARTS_MAX
 from weft.core.settings import InterestSettings
-from weft.core.views import explain, link_lags
+from weft.core.views import explain, link_lag
 from weft.limits import KIB, LINK_ACK_TIMEOUT_S
 from weft.log.errors import EventsLost, Loss
 from weft.log.retention import RetentionRule, retain
 from weft.model import Batch, Epoch, NodeId, Stream, parse_pattern, parse_position, parse_topic
+from weft.routing import finished
 
 
 def copies_sent(stage: Stage, name: str, topic: str) -> int:
@@ -309,6 +309,37 @@ def test_who_comes_to_events_that_a_repair_gave_up_is_told_at_every_node() -> No
         assert (name, texts, gaps) == (name, ["0", "3", "5"], [(1, 3), (4, 5)])
 
 
+@pytest.mark.req("GRP-01", "LOG-02")
+@pytest.mark.parametrize("window", [0, 10])
+def test_a_member_is_told_once_what_a_repair_gave_up_and_then_goes_on(window: int) -> None:
+    """Each member that came back ended at the same gap, until somebody moved the group."""
+    stage = damaged_and_repaired()
+    stage.restart(epoch=8, repaired=True)
+    stage.link("a-b")
+    stage.run()
+    found = []
+    for _ in range(3):
+        reader = stage["a"].subscribe("t", group="g", member="m", window=window)
+        stage.run()
+        gap = reader.error.loss if isinstance(reader.error, EventsLost) else None
+        found.append((reader.texts, gap and (gap.first, gap.end)))
+    assert found == [(["0"], (1, 3)), (["0", "3"], (4, 5)), (["0", "3", "5"], None)]
+    new = stage["a"].subscribe("t", group="other", member="m", window=window)
+    stage.run()
+    assert isinstance(new.error, EventsLost), "another group was not told"
+
+
+@pytest.mark.req("MSH-05", "LOG-02")
+def test_a_plain_peer_gets_what_follows_events_that_a_repair_gave_up() -> None:
+    stage = damaged_and_repaired()
+    stage.restart(epoch=8, repaired=True)
+    stage["a"].step(LinkUp(NodeId("old"), plain=True))
+    stage.run()
+    assert [each.payload for each in stage["a"].plain] == [b"0", b"3", b"5"]
+    assert len(stage["a"].damage) == 2, "and people are told"
+    assert stage["a"].damage[0].is_given_up
+
+
 def test_a_subscriber_moves_to_another_node_and_goes_on_where_it_was() -> None:
     stage = Stage("a", "b", "c")
     stage.link("a-b", "b-c")
@@ -410,13 +441,13 @@ def test_no_more_is_under_way_than_the_window() -> None:
     for text in texts:
         stage["a"].publish("t", text)
     stage["a"].sync()
-    (lag,) = link_lags(stage["a"].broker)
-    assert lag.lag_events == 10
-    assert 0 < lag.flying_bytes < window_bytes + 21_000
+    a = stage["a"].broker
+    assert finished(link_lag(a, NodeId("b"))) == 10
+    assert 0 < a.replication.links[NodeId("b")].outgoing.flying_bytes < window_bytes + 21_000
     stage.run()
     assert reader.texts == texts
-    (lag,) = link_lags(stage["a"].broker)
-    assert (lag.lag_events, lag.flying_bytes) == (0, 0)
+    assert finished(link_lag(a, NodeId("b"))) == 0
+    assert a.replication.links[NodeId("b")].outgoing.flying_bytes == 0
 
 
 def test_a_copy_that_retention_overtook_says_so_to_its_reader() -> None:
@@ -476,12 +507,13 @@ def test_a_copy_that_comes_while_a_sync_is_under_way_is_acknowledged_by_the_next
     assert acked == [1, 2]
 
 
-def test_a_peer_that_never_ends_its_resume_is_dropped() -> None:
+def test_a_peer_that_never_ends_its_resume_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resuming, "RESUME_STREAMS_MAX", 10)
     stage = Stage("a", "b")
     stage.link("a-b")
     stage.run()
-    for _ in range(RESUME_PARTS_MAX + 1):
-        stage["a"].step(ReceivedResume(NodeId("b"), (), (), more=True))
+    for _ in range(11):
+        stage["a"].step(ReceivedResume(NodeId("b"), (NodeId("a"),), (), more=True))
     assert [(node, peer) for node, peer, _ in stage.dropped] == [("a", "b")]
 
 

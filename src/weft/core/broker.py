@@ -130,7 +130,7 @@ class Broker:
     def get_timer(self) -> float | None:
         """When to call ``step`` with a ``Tick``; None: not until something else happens. Ask after every step."""
         replication = self.replication
-        if self.subscriptions.busy or replication.busy or self._telling is not None:
+        if self.subscriptions.busy or replication.busy or replication.has_errands or self._telling is not None:
             return 0.0
         due_s = (
             self._routes_due_s,
@@ -206,8 +206,10 @@ class Broker:
         if routes_due_s is not None and routes_due_s <= now_s and not self._has_followed:
             self._routes_due_s = None
             self._has_followed = True
-            effects += replication.follow_routes(now_s)
+            replication.follow_routes(now_s)
             effects += self.calls.mesh_changed()
+        if replication.has_errands:
+            effects += replication.run_errands()
         if self.subscriptions.busy:
             effects += self.subscriptions.pump(now_s)
         if replication.may_pump:
@@ -224,6 +226,7 @@ class Broker:
     def _tick(self, now_s: float) -> list[Effect]:
         self._has_followed = self._has_told = False
         self.subscriptions.begin_turn()
+        self.replication.begin_turn()
         told = self._tell_on() if self._telling is not None else []
         expired = [*self.replication.expire(now_s), *self._owed.expire(now_s), *self.calls.tick(now_s)]
         return [*told, *expired, *self.group_work.tick(now_s)]

@@ -7,14 +7,14 @@ far as the window allows. Everything is read from the log when it is sent, so a 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import Final
 
 from weft.core.messages import Begin, Copy, StreamKey
-from weft.core.past import Pasts, read_behind_losses
-from weft.core.plain import LINK_READ_BYTES_MAX
+from weft.core.past import Pasts
+from weft.core.reading import LINK_READ_BYTES_MAX, read_behind_losses
 from weft.errors import StorageError
 from weft.log import Log, StreamInfo
 from weft.log.errors import PositionExpired
@@ -102,13 +102,15 @@ class Outgoing:
         self.peer = peer
         self._followers = followers
         self.origins: set[NodeId] = set()  # whose streams the child wants from us
-        self._orphans: set[NodeId] = set()  # origins out of reach: the child may not know that we have their streams
+        self.orphans: set[NodeId] = set()  # origins out of reach: the child may not know that we have their streams
         self.cursors: dict[StreamKey, Cursor] = {}
         self.damaged: dict[StreamKey, StorageError] = {}  # streams with lost events: they go no further
         self.differing: dict[StreamKey, int] = {}  # where the child keeps other events, from there on
         self._untold: list[StorageError] = []
         self._begun: list[Begin] = []  # copies that begin in the middle, of which the child was not told yet
         self._kept: set[StreamKey] = set()  # that the child is to have as a safe copy
+        self.is_looked_at = False  # all streams are to be looked at again, and that has not begun
+        self._is_closed = False
         self._log = log
         self._window_bytes = window_bytes
         self._branch = branch
@@ -123,27 +125,19 @@ class Outgoing:
 
     # --- what the child wants ------------------------------------------------------------------------------------
 
-    def resume(
-        self,
-        origins: Iterable[NodeId],
-        positions: Iterable[Position],
-        begins: Iterable[Position],
-        streams: Iterable[StreamInfo],
-    ) -> None:
-        """The child wants these origins' streams from us, and has them up to ``positions``. ``begins`` says where its
-        copies begin that do not begin with the stream."""
-        has = {(each.stream, each.epoch): each.offset for each in positions}
-        began = {(each.stream, each.epoch): each.offset for each in begins}
-        asked = set(origins)
-        self.origins |= asked
-        for info in streams:
-            if info.stream.origin in asked:
-                key = (info.stream, info.epoch)
-                self._land(key)
-                known = self.cursors.get(key)
-                cursor = self.cursors[key] = Cursor(0, 0, latest=known.latest if known else 0)
-                cursor.go_to(has.get(key, 0), began.get(key, 0))
-                self._look(key, info.end)
+    def asked_for(self, origins: Iterable[NodeId]) -> None:
+        """The child wants these origins' streams from us. ``resume`` follows for each stream there is; streams that are
+        new from now on are sent from their beginning."""
+        self.origins |= set(origins)
+
+    def resume(self, info: StreamInfo, has: int, began: int) -> None:
+        """The child has this stream up to there, in a copy that begins at ``began``."""
+        key = (info.stream, info.epoch)
+        self._land(key)
+        known = self.cursors.get(key)
+        cursor = self.cursors[key] = Cursor(0, 0, latest=known.latest if known else 0)
+        cursor.go_to(has, began)
+        self._look(key, info.end)
 
     def go_back(self, position: Position) -> None:
         """In one stream, the child lacks the events from here on, whatever was sent already."""
@@ -155,46 +149,47 @@ class Outgoing:
             self._fall_behind(key)
 
     def leave(self, origins: Iterable[NodeId]) -> None:
-        """The child has another parent for these origins now."""
-        left = set(origins)
-        self.origins -= left
-        self._drop(left - self._orphans)
+        """The child has another parent for these origins now. ``look_again`` finds their streams."""
+        self.origins.difference_update(origins)
 
-    def adopt(self, orphans: set[NodeId], streams: Iterable[StreamInfo]) -> None:
+    def adopt(self, orphans: set[NodeId]) -> None:
         """These origins are out of reach, so nobody is the child's parent for them; any node that has their streams
-        sends them."""
-        gone = self._orphans - orphans - self.origins
-        self._orphans = orphans
-        self._drop(gone)
-        for info in streams:
-            if info.stream.origin in orphans and (info.stream, info.epoch) not in self.cursors:
-                self.cursors[(info.stream, info.epoch)] = Cursor(0, 0)
-                self._look((info.stream, info.epoch), info.end)
+        sends them. ``look_again`` leaves those that are no orphans now."""
+        self.orphans = orphans
 
-    def _drop(self, origins: set[NodeId]) -> None:
-        for key in [key for key in self.cursors if key[0].origin in origins]:
-            self._land(key)
-            del self.cursors[key]
-            self._behind.pop(key, None)
-            self._followers.unfollow(key, self)
+    def serves(self, origin: NodeId) -> bool:
+        """Whether the child gets this origin's streams from us."""
+        return origin in self.origins or origin in self.orphans
 
     def close(self) -> None:
-        """The link is down."""
-        for key in self.cursors:
-            self._followers.unfollow(key, self)
+        """The link is down: nothing more is sent. ``let_go`` frees the streams."""
+        self._is_closed = True
         self._followers.ready.pop(self, None)
 
+    def let_go(self) -> Iterator[None]:
+        """Step by step."""
+        while self.cursors:
+            key, _ = self.cursors.popitem()
+            self._followers.unfollow(key, self)
+            yield
+
     def stream_known(self, info: StreamInfo, latest: int) -> None:
-        """Our log has a new stream."""
-        if info.stream.origin in self.origins or info.stream.origin in self._orphans:
+        """Our log has a stream that the child was not sent yet."""
+        if self.serves(info.stream.origin):
             key = (info.stream, info.epoch)
             self.cursors.setdefault(key, Cursor(0, 0))
             self._look(key, latest)
 
-    def look_again(self, end_of: Callable[[StreamKey], int]) -> None:
-        """The mesh has changed: the nodes behind the child may want more or less than before."""
-        for key in self.cursors:
-            self._look(key, end_of(key))
+    def look_again(self, key: StreamKey, end: int) -> None:
+        """The mesh has changed: the nodes behind the child may want more or less of a stream than before, or get it
+        elsewhere."""
+        if self.serves(key[0].origin):
+            self._look(key, end)
+        else:
+            self._land(key)
+            del self.cursors[key]
+            self._behind.pop(key, None)
+            self._followers.unfollow(key, self)
 
     def keep(self, key: StreamKey) -> None:
         """The child is to have this stream, wanted or not."""
@@ -223,6 +218,8 @@ class Outgoing:
         self._fall_behind(key)
 
     def _fall_behind(self, key: StreamKey) -> None:
+        if self._is_closed:
+            return
         self._behind[key] = None
         self._followers.ready[self] = None
 

@@ -23,11 +23,11 @@ from weft.core.messages import (
     SendPastRequest,
     StreamKey,
 )
-from weft.core.plain import LINK_READ_BYTES_MAX
+from weft.core.reading import LINK_READ_BYTES_MAX, read_behind_losses
 from weft.errors import StorageError
 from weft.limits import OFFSET_MAX
 from weft.log import Log, StreamInfo
-from weft.log.errors import EventsLost, PositionExpired
+from weft.log.errors import PositionExpired
 from weft.model import Batch, NodeId
 from weft.routing import SINCE_EVER_US
 from weft.routing.interest import SINCE_NEVER_US
@@ -271,23 +271,6 @@ class Pasts:
             first = min(first, batches[0].base_offset)
         end = batches[-1].end_offset if batches else max(end, first)
         return Past(*key, first, end, batches, None if begins else since_us, lost=bool(losses))
-
-
-def read_behind_losses(
-    log: Log, key: StreamKey, first: int, end: int, bytes_max: int
-) -> tuple[list[bytes], list[EventsLost]]:
-    """Read on behind what a repair has given up, or else nobody elsewhere would ever get what follows. Return the
-    batches, and what was given up before them. Raise what else goes wrong."""
-    losses: list[EventsLost] = []
-    while first < end:
-        try:
-            return log.read(*key, first, end, bytes_max), losses
-        except EventsLost as error:
-            if not error.is_given_up:
-                raise
-            losses.append(error)
-            first = error.loss.end
-    return [], losses
 
 
 def _following(past: Past) -> list[Batch] | None:

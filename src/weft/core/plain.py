@@ -23,14 +23,13 @@ from typing import Final, NamedTuple
 
 from weft.core.incoming import Taken, end_of
 from weft.core.messages import PlainEvent, StreamKey
+from weft.core.reading import LINK_READ_BYTES_MAX, read_behind_losses
 from weft.core.topics import PLAIN_PREFIX, is_own, selects
 from weft.errors import StorageError
-from weft.limits import MIB
 from weft.log import Log, StreamInfo
 from weft.log.errors import DiskFull, PositionExpired
 from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, Stream, Topic, parse_topic
 
-LINK_READ_BYTES_MAX: Final = 1 * MIB  # of one stream for one peer or subscriber at a time, so that streams take turns
 PLAIN_WINDOW_EVENTS: Final = 1000  # sent to a plain peer and not yet acknowledged
 PLAIN_GAP_S: Final = 3.0  # for a plain peer to go back to missing events: many round trips; then its link ends
 PLAIN_EPOCH: Final = Epoch(1)  # the document has no epochs
@@ -146,10 +145,11 @@ class PlainLink:
         place = max(place, info.start)
         while place < info.end:
             try:
-                stored = self._log.read(stream, epoch, place, info.end, LINK_READ_BYTES_MAX)
+                stored, losses = read_behind_losses(self._log, key, place, info.end, LINK_READ_BYTES_MAX)
             except PositionExpired:
                 place = self._log.info(stream, epoch).start
                 continue
+            self._untold += losses
             merged = merged_stream(self._me, self.peer, stream.topic)
             for data in stored:  # sliced without its producer: the log would take it for a producer that repeats itself
                 self._log.append(merged, Batch.read_stored(data).slice(place))
@@ -183,7 +183,15 @@ class PlainLink:
         if first >= end:
             return []
         events: list[PlainEvent] = []
-        for data in self._log.read(merged, self._log.epoch, first, end, LINK_READ_BYTES_MAX):
+        stored, losses = read_behind_losses(self._log, (merged, self._log.epoch), first, end, LINK_READ_BYTES_MAX)
+        self._untold += losses
+        if losses and losses[0].loss.first <= acked:  # the window begins behind what is gone for good
+            with suppress(DiskFull):
+                self._move(Position(merged, self._log.epoch, losses[-1].loss.end))
+            if not stored:
+                self._sent[merged] = losses[-1].loss.end
+                return self._events(merged, topic)
+        for data in stored:
             batch = Batch.read_stored(data)
             at = max(first, batch.base_offset)
             wanted = batch.events_from(at)[: end - at]

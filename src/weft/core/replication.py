@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
+from weft.core.errands import Errand, Errands
 from weft.core.incoming import COPY_GAP_MAX, COPY_OFFSET_MAX, Incoming, Taken, end_of
 from weft.core.messages import (
     Begin,
@@ -33,6 +34,7 @@ from weft.core.messages import (
 from weft.core.outgoing import Branch, Followers, Outgoing
 from weft.core.past import Pasts
 from weft.core.plain import PlainLink
+from weft.core.resuming import RESUME_STREAMS_MAX, Resuming, resume, streams_of
 from weft.core.routes import Routes
 from weft.core.settings import BrokerSettings
 from weft.core.timers import soonest
@@ -42,8 +44,6 @@ from weft.log import Log, StreamInfo
 from weft.model import NodeId, Position, Topic
 
 ORPHAN_DELAY_S: Final = 3.0  # an origin out of reach for so long is in nobody's tree; gossip is faster than this
-RESUME_POSITIONS_MAX: Final = 4096  # in one message, about 300 KiB
-RESUME_PARTS_MAX: Final = 256  # messages of one resume: a million streams, ten times what a log is designed for
 MERGE_RETRY_S: Final = 1.0  # how long to wait after a full disk before the next try
 UNBEGUN_MAX: Final = 100_000  # copies that found no room to begin, about 50 MB; a log has as many streams
 
@@ -64,7 +64,7 @@ class PeerFlows:
     incoming: Incoming
     outgoing: Outgoing
     past: bool  # it knows copies that begin in the middle
-    resuming: list[ReceivedResume] = field(default_factory=list)  # parts of a resume that is not complete yet
+    resuming: Resuming = field(default_factory=Resuming)  # a resume that is not complete yet
 
 
 class Replication:
@@ -92,6 +92,7 @@ class Replication:
         self._is_wanted_here = is_wanted_here
         self.events_in_vain = 0  # copied to this node, although nobody here or behind it wants them
         self._followers = Followers()
+        self._errands = Errands()  # what is done for every stream: as the parent of a peer, or as its child
         self._owing: dict[NodeId, None] = {}  # peers to which we owe acknowledgements
         self._acks_due_s: float | None = None  # when to look for late acknowledgements
         self._unbegun: dict[StreamKey, tuple[NodeId, Begin]] = {}  # copies without room, and who told us
@@ -105,7 +106,7 @@ class Replication:
 
     def link_up(self, peer: NodeId, now_s: float, *, past: bool) -> None:
         if peer in self.links:
-            self.links[peer].outgoing.close()
+            self._close(self.links[peer])
         outgoing = Outgoing(
             peer,
             self._log,
@@ -128,7 +129,7 @@ class Replication:
     def link_down(self, peer: NodeId) -> None:
         link = self.links.pop(peer, None)
         if link is not None:
-            link.outgoing.close()
+            self._close(link)
             self._owing.pop(peer, None)
             self._unbegun = {key: told for key, told in self._unbegun.items() if told[0] != peer}
             self.pasts.link_down(peer)
@@ -136,25 +137,58 @@ class Replication:
         if not self._plain_gaps.get(peer):
             self._plain_gaps.pop(peer, None)
 
+    def _close(self, link: PeerFlows) -> None:
+        outgoing = link.outgoing
+        self._errands.drop(link.incoming)
+        self._errands.drop(outgoing)
+        outgoing.close()
+        self._errands.add(outgoing, (() for _ in outgoing.let_go()))
+
+    # --- errands -------------------------------------------------------------------------------------------------
+
+    @property
+    def has_errands(self) -> bool:
+        return bool(self._errands)
+
+    def begin_turn(self) -> None:
+        self._errands.begin_turn()
+
+    def run_errands(self) -> list[Effect]:
+        """Go on with what is done for every stream, as far as this turn of the loop has time for it."""
+        return self._errands.run()
+
     # --- trees ---------------------------------------------------------------------------------------------------
 
-    def follow_routes(self, now_s: float) -> list[Effect]:
+    def follow_routes(self, now_s: float) -> None:
         """The mesh has changed: ask new parents for what they have, leave old ones, and serve the nodes that want
-        something now."""
+        something now. That takes several turns if there are many streams."""
         self._find_orphans(now_s)
-        theirs = [info for info in self._log.streams() if info.stream.origin in self._orphans] if self._orphans else []
         for link in self.links.values():
-            link.outgoing.look_again(self._end_of)
-            link.outgoing.adopt(self._orphans, theirs)
+            link.outgoing.adopt(self._orphans)
+            self._look_again_soon(link.outgoing)
         parents = {origin: self._parents(origin) for origin in self._known_origins()}
-        effects: list[Effect] = []
         for peer, link in self.links.items():
             asked = {origin for origin, peers in parents.items() if peer in peers}
             new, gone = asked - link.incoming.asked, link.incoming.asked - asked
             if new or gone:
                 link.incoming.ask(asked, now_s)
-                effects += self._resume(peer, new, gone)
-        return effects
+                self._errands.add(link.incoming, resume(self._log, peer, new, self._origins, gone))
+
+    def _look_again_soon(self, outgoing: Outgoing) -> None:
+        """At every stream. If the mesh changes again before this has begun, once is enough."""
+        if not outgoing.is_looked_at:
+            outgoing.is_looked_at = True
+            self._errands.add(outgoing, self._look_again(outgoing))
+
+    def _look_again(self, outgoing: Outgoing) -> Errand:
+        outgoing.is_looked_at = False
+        for key in list(outgoing.cursors):
+            outgoing.look_again(key, self._end_of(key))
+            yield ()
+        for info in streams_of(self._log, outgoing.orphans & self._origins):
+            if info is not None and (info.stream, info.epoch) not in outgoing.cursors:
+                outgoing.stream_known(info, info.end)
+            yield ()
 
     def _known_origins(self) -> set[NodeId]:
         return {*self._routes.origins(), *self._origins} - {self._me}
@@ -213,46 +247,38 @@ class Replication:
     def _lacks(self, info: StreamInfo, offset: int) -> bool:
         return self.pasts.lacks(info, offset=offset)
 
-    def _resume(self, peer: NodeId, origins: Iterable[NodeId], leave: Iterable[NodeId] = ()) -> list[Effect]:
-        wanted = set(origins)
-        has = [info for info in self._log.streams() if info.stream.origin in wanted]
-        chunks = [has[at : at + RESUME_POSITIONS_MAX] for at in range(0, len(has), RESUME_POSITIONS_MAX)] or [[]]
-        names, left = tuple(sorted(wanted)), tuple(sorted(leave))
-        return [
-            SendResume(
-                peer,
-                names,
-                tuple(Position(info.stream, info.epoch, info.end) for info in chunk),
-                left,
-                more=place < len(chunks) - 1,
-                begins=tuple(
-                    Position(info.stream, info.epoch, info.start) for info in chunk if info.late_us is not None
-                ),
-            )
-            for place, chunk in enumerate(chunks)
-        ]
-
-    def received_resume(self, resume: ReceivedResume) -> list[Effect]:
-        link = self.links.get(resume.peer)
+    def received_resume(self, part: ReceivedResume) -> list[Effect]:
+        link = self.links.get(part.peer)
         if link is None:
             return []
-        link.resuming.append(resume)
-        if len(link.resuming) > RESUME_PARTS_MAX:
-            link.resuming.clear()
-            return [DropLink(resume.peer, f"it resumes more than {RESUME_PARTS_MAX * RESUME_POSITIONS_MAX} streams")]
-        if resume.more:
-            return []
-        parts, link.resuming = link.resuming, []
-        link.outgoing.leave(origin for part in parts for origin in part.leave)
-        origins = [origin for part in parts for origin in part.origins]
-        positions = [position for part in parts for position in part.positions]
-        if origins:
-            begins = [position for part in parts for position in part.begins]
-            link.outgoing.resume(origins, positions, begins, self._log.streams())
-        else:
-            for position in positions:
+        if part.leave:
+            link.outgoing.leave(part.leave)
+            self._look_again_soon(link.outgoing)
+        if not part.origins:
+            for position in part.positions:
                 link.outgoing.go_back(position)
-        return self._ahead(link, positions)
+            return self._ahead(link, part.positions)
+        link.resuming.add(part)
+        if link.resuming.is_too_large:
+            link.resuming = Resuming()
+            return [DropLink(part.peer, f"it resumes more than {RESUME_STREAMS_MAX} streams")]
+        if not part.more:
+            resuming, link.resuming = link.resuming, Resuming()
+            link.outgoing.asked_for(resuming.origins)
+            self._errands.add(link.outgoing, self._resumed(link, resuming))
+        return []
+
+    def _resumed(self, link: PeerFlows, resuming: Resuming) -> Errand:
+        """Begin to serve each stream that the child asked for. What it has is freed meanwhile: all at once, that would
+        take long, too."""
+        for info in streams_of(self._log, resuming.origins & self._origins):
+            if info is None or not link.outgoing.serves(info.stream.origin):  # it left the origin again
+                yield ()
+                continue
+            key = (info.stream, info.epoch)
+            has = resuming.has.pop(key, 0)
+            link.outgoing.resume(info, has, resuming.began.pop(key, 0))
+            yield self._ahead(link, (Position(*key, has),))
 
     # --- copies --------------------------------------------------------------------------------------------------
 

@@ -29,13 +29,13 @@ from weft.core.messages import (
     Subscribe,
 )
 from weft.core.past import Pasts
-from weft.core.plain import LINK_READ_BYTES_MAX
+from weft.core.reading import LINK_READ_BYTES_MAX
 from weft.core.topics import Selection, selects
 from weft.errors import UsageError, WeftError
 from weft.limits import KIB, MIB, OFFSET_MAX
 from weft.log import Log, StreamInfo
-from weft.log.errors import PositionExpired
-from weft.model import Batch, NodeId, Pattern, Position, Topic
+from weft.log.errors import EventsLost, PositionExpired
+from weft.model import Batch, Epoch, NodeId, Pattern, Position, Stream, Topic
 from weft.model.batch_header import HEADER_BYTES, end_offset
 from weft.routing import SINCE_EVER_US
 
@@ -44,6 +44,7 @@ TURN_BYTES_MAX: Final = 8 * MIB  # given to all of them in one turn of the loop:
 TURN_STREAMS_MAX: Final = 128  # looked at for all of them in one turn: a few milliseconds
 SHARE_COST: Final = 0.25  # of looking at a stream: the cost of taking what was read for another subscriber
 POSITIONS_AT_ONCE: Final = 2_048  # of a subscription's beginning, taken in one step: a few milliseconds
+TOLD_MAX: Final = 1024  # gaps of which groups were told; for those that are forgotten, once more
 SHARED_BYTES_MIN: Final = 64 * KIB  # larger batches are looked up among those that others still hold
 
 
@@ -143,6 +144,7 @@ class Subscriptions:
         self._selection: Selection[int] = Selection()
         self._ready: OrderedDict[int, None] = OrderedDict()  # subscriptions that may have something to read, in turn
         self._turn = Turn()
+        self._told: dict[tuple[str, Stream, Epoch, int], None] = {}  # to groups: which events are gone for good
         self._asked: list[Effect] = []  # requests to archive tables, in this step
         # What was read in this step: subscribers at the same place get the same objects.
         self._shared: dict[tuple[StreamKey, int, int], list[Delivered]] = {}
@@ -482,8 +484,28 @@ class Subscriptions:
         except PositionExpired:  # retention was quicker just now
             if not self.reads_back(subscription, key):
                 raise
-            subscription.behind[key] = None
-            return []
+        except EventsLost as error:
+            if not self._was_told(subscription.group, error):
+                raise
+            if subscription.ration is None:
+                subscription.cursors[key] = error.loss.end
+            else:
+                subscription.ration.gone(key, error.loss.first, error.loss.end, now_s)
+        subscription.behind[key] = None
+        return []
+
+    def _was_told(self, group: str, error: EventsLost) -> bool:
+        """Whether a member of the group was told here that these events are gone for good. The next one goes on behind
+        them: it would otherwise end there for ever, as nobody can handle them."""
+        if not group or not error.is_given_up:
+            return False
+        place = (group, error.loss.stream, error.loss.epoch, error.loss.end)
+        if place in self._told:
+            return True
+        self._told[place] = None
+        if len(self._told) > TOLD_MAX:
+            del self._told[next(iter(self._told))]
+        return False
 
     def _read_on(self, subscription: Subscription, key: StreamKey, now_s: float) -> list[Delivered]:
         stream, epoch = key

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from weft.core.broker import Broker
 from weft.core.calls import serving
 from weft.core.topics import is_own, selects
-from weft.model import NodeId, Pattern, Position, Topic
+from weft.model import NodeId, Pattern, Topic
+from weft.routing import Pieces, in_pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,19 +21,6 @@ class Recipient:
     pattern: Pattern
     path: tuple[NodeId, ...]
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class LinkLag:
-    """``lag_events``: what a peer wants and has not acknowledged. ``acked``: how far it is in every stream that it
-    wants."""
-
-    peer: NodeId
-    plain: bool
-    lag_events: int
-    flying_bytes: int
-    origins: tuple[NodeId, ...]
-    acked: tuple[Position, ...]
 
 
 def explain(broker: Broker, topic: Topic, origin: NodeId | None = None, after: str = "") -> Iterator[Recipient]:
@@ -83,13 +71,13 @@ def _reason(broker: Broker, topic: Topic, source: NodeId, node: NodeId, path: tu
     return "interested"
 
 
-def link_lags(broker: Broker) -> list[LinkLag]:
-    lags = []
-    for peer, link in broker.replication.links.items():
-        wanted = {key: each for key, each in link.outgoing.cursors.items() if each.wanted}
-        lag = sum(max(broker.log.info(*key).end - cursor.acked, 0) for key, cursor in wanted.items())
-        acked = tuple(Position(stream, epoch, each.acked) for (stream, epoch), each in sorted(wanted.items()))
-        origins = tuple(sorted(link.outgoing.origins))
-        lags.append(LinkLag(peer, False, lag, link.outgoing.flying_bytes, origins, acked))
-    lags += (LinkLag(peer, True, 0, 0, (), ()) for peer in broker.replication.plain)
-    return sorted(lags, key=lambda each: each.peer)
+def link_lag(broker: Broker, peer: NodeId) -> Pieces[int]:
+    """How many events a peer wants and has not acknowledged. It pauses between streams, of which there may be a hundred
+    thousand."""
+    link = broker.replication.links.get(peer)
+    lag = 0
+    for piece in in_pieces([] if link is None else list(link.outgoing.cursors.items())):
+        states = ((broker.log.state(*key), cursor) for key, cursor in piece if cursor.wanted)
+        lag += sum(max(state.durable - cursor.acked, 0) for state, cursor in states)
+        yield
+    return lag

@@ -16,7 +16,7 @@ from weft import __version__
 from weft.core import Broker
 from weft.core.messages import StreamKey
 from weft.core.policy import GroupPolicy
-from weft.core.views import explain, explain_servers, link_lags
+from weft.core.views import explain, explain_servers, link_lag
 from weft.errors import UsageError
 from weft.limits import LOOK_BYTES_AT_ONCE, LOOK_STREAMS_AT_ONCE
 from weft.log.errors import EventsLost, PositionExpired
@@ -90,12 +90,11 @@ class NodeAnswers:
 
     # --- peers ---------------------------------------------------------------------------------------------------
 
-    def peers(self, room: PageRoom, after: str) -> pb.PeersReply:
+    async def peers(self, room: PageRoom, after: str) -> pb.PeersReply:
         """All other members, with or without a direct link, and plain peers, which are no members. Before them come
         dialled addresses that belong to no known node."""
         views = list(self._links())
         links = {link.peer: link for link in views if link.peer is not None}
-        lags = {lag.peer: lag.lag_events for lag in link_lags(self._broker)}
         nodes = sorted({*self._members.states, *links} - {self._broker.me})
         reply = pb.PeersReply(node_id=self._broker.me)
         if not after:
@@ -106,10 +105,21 @@ class NodeAnswers:
             if room.is_full and reply.peers[-1].node_id:
                 reply.next_page = reply.peers[-1].node_id.encode()
                 break
-            peer = self._peer(node, self._members.states.get(node), links.get(node), lags.get(node, 0))
+            lag_events = await self._lag(node)
+            peer = self._peer(node, self._members.states.get(node), links.get(node), lag_events)
             room.take(peer.ByteSize())
             reply.peers.append(peer)
         return reply
+
+    async def _lag(self, node: NodeId) -> int:
+        lag = link_lag(self._broker, node)
+        while True:
+            try:
+                next(lag)
+            except StopIteration as end:
+                found: int = end.value
+                return found
+            await asyncio.sleep(0)  # others have their turn
 
     def _unknown(self, views: Sequence[LinkView]) -> list[LinkView]:
         known = {address for state in self._members.states.values() for address in state.addresses}

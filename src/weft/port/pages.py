@@ -7,7 +7,7 @@ pages, gets everything, as long as that fits into one message.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, Protocol
 
 from google.protobuf.message import DecodeError
 
@@ -22,6 +22,15 @@ from weft.wire.mesh.streams import read_stream_untrusted, stream_ref
 PAGE_BYTES_MAX: Final = 1 * MIB  # a few milliseconds to make, and little to hold for a client that does not read
 PAGE_ENTRIES_MAX: Final = 4096  # the same for entries, however small
 WHOLE_BYTES_MAX: Final = 15 * MIB  # without pages: what fits into a message of every version
+
+
+class PagedRequest(Protocol):
+    """A message with a field ``page``."""
+
+    @property
+    def page(self) -> pb.Page: ...
+
+    def HasField(self, field_name: Literal["page"]) -> bool: ...  # noqa: N802 - protobuf's name
 
 
 @dataclass(slots=True)
@@ -57,8 +66,8 @@ class PageRoom:
         self.bytes_left -= size
 
 
-def limit_of(page: pb.Page | None) -> int | None:
-    return None if page is None else page.limit
+def room_for(request: PagedRequest) -> PageRoom:
+    return PageRoom.wanted(request.page.limit if request.HasField("page") else None)
 
 
 def stream_token(stream: Stream, epoch: Epoch) -> bytes:

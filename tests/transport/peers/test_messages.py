@@ -40,6 +40,7 @@ from weft.membership import Digest, Gossip, Heartbeat, Liveness, Message, NodeSt
 from weft.model import Epoch, NodeId, Position, parse_pattern
 from weft.routing import finished, summarize
 from weft.security.notary import NoNotary
+from weft.transport.peers import messages
 from weft.transport.peers.member_messages import member_message
 from weft.transport.peers.messages import message_of
 from weft.transport.peers.receiving import Receiver
@@ -140,6 +141,26 @@ def test_acks_and_resumes_arrive_as_they_were_sent(
 
 
 maybe = st.none() | offsets
+
+
+@pytest.mark.req("SEC-05")
+@pytest.mark.parametrize("more", [False, True])
+def test_long_frames_are_taken_some_positions_at_a_time(monkeypatch: pytest.MonkeyPatch, more: bool) -> None:
+    """A peer can put two hundred thousand positions into one frame."""
+    monkeypatch.setattr(messages, "LINK_READ_POSITIONS", 3)
+    a, b = NodeId("node-a"), NodeId("node-b")
+    places = tuple(Position(STREAM, Epoch(1), offset) for offset in range(7))
+    frame = message_of(SendResume(PEER, (a,), places, (b,), more, places[:4])).SerializeToString()
+    assert take(frame).inputs == [
+        ReceivedResume(PEER, (a,), places[:3], (b,), True, places[:3]),
+        ReceivedResume(PEER, (a,), places[3:6], (), True, places[3:4]),
+        ReceivedResume(PEER, (a,), places[6:], (), more, ()),
+    ]
+    frame = message_of(SendAcks(PEER, places[:2], places[2:6])).SerializeToString()
+    assert take(frame).inputs == [ReceivedAcks(PEER, places[:2], places[2:5]), ReceivedAcks(PEER, (), places[5:6])]
+    begins = tuple(Begin(place, 1, 2) for place in places[:4])
+    frame = message_of(SendBegins(PEER, begins)).SerializeToString()
+    assert take(frame).inputs == [ReceivedBegins(PEER, begins[:3]), ReceivedBegins(PEER, begins[3:])]
 
 
 @given(positions, offsets, offsets, maybe, maybe, maybe)

@@ -15,7 +15,7 @@ from weft.model import Epoch, NodeId, parse_pattern
 from weft.security import Authority, Names, node
 from weft.security.notary import CertificateNotary, NoNotary
 from weft.transport.peers.member_messages import member_message, state_message
-from weft.transport.peers.receiving import Receiver
+from weft.transport.peers.receiving import STATES_AT_ONCE, Receiver
 from weft.transport.peers.signed_states import StateNotary
 from weft.wire.mesh.checks import BadMeshMessage
 from weft.wire.mesh.features import Feature
@@ -75,6 +75,20 @@ def test_what_the_node_has_not_signed_is_dropped_and_told_and_the_rest_is_taken(
     assert isinstance(received, Gossip) and received.states == (genuine,)
     assert [peer for peer, _ in record.gossip_refused] == [PEER] * 2
     assert "node-b has not signed" in record.gossip_refused[0][1]
+
+
+@pytest.mark.req("SEC-05")
+@pytest.mark.parametrize("features", [frozenset(), frozenset({Feature.SIGNED})])
+def test_many_states_are_taken_some_at_a_time(ca: Authority, features: frozenset[Feature]) -> None:
+    """Each may change where many streams go; together, they held up the loop."""
+    states = tuple(
+        signed_state(ca, state=replace(STATE, version=number)) for number in range(1, 2 * STATES_AT_ONCE + 2)
+    )
+    sent = Gossip((STATE.digest,), states, reply=False)
+    taken = [each for _, each in take(member_message(sent, features), notary(ca, "node-a")).members]
+    assert [len(each.states) for each in taken if isinstance(each, Gossip)] == [STATES_AT_ONCE, STATES_AT_ONCE, 1]
+    assert [state for each in taken if isinstance(each, Gossip) for state in each.states] == list(states)
+    assert taken[-1] == replace(sent, states=states[-1:]), "this is what is answered"
 
 
 @pytest.mark.req("SEC-06")

@@ -10,7 +10,7 @@ from weft.core.groups import parse_group
 from weft.core.policy import GroupPolicy
 from weft.model import NodeId, Topic, parse_node_id, parse_topic
 from weft.port.access import Caller
-from weft.port.pages import PageRoom, limit_of, read_text_token_untrusted
+from weft.port.pages import PageRoom, read_text_token_untrusted, room_for
 from weft.transport.clients.values import read_policy_untrusted
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -20,7 +20,7 @@ class Answers(Protocol):
 
     async def status(self) -> pb.StatusReply: ...
 
-    def peers(self, room: PageRoom, after: str) -> pb.PeersReply:
+    async def peers(self, room: PageRoom, after: str) -> pb.PeersReply:
         """The peers whose names come after this one, as many as fit."""
 
     async def groups(self, group: str, shown: Callable[[str], bool], room: PageRoom, token: bytes) -> pb.GroupsReply:
@@ -59,40 +59,38 @@ def admin_methods(answers: Answers) -> dict[str, tuple[Method, Any]]:
         caller.check_admin("see routes")
         origin = parse_node_id(request.origin) if request.origin else None
         after = read_text_token_untrusted(request.page.token)
-        return await answers.explain(parse_topic(request.topic), origin, _room(request), after)
+        return await answers.explain(parse_topic(request.topic), origin, room_for(request), after)
 
     async def status(request: pb.StatusRequest, caller: Caller) -> pb.StatusReply:
         caller.check_admin("see the status")
         return await answers.status()
 
-    def peers(request: pb.PeersRequest) -> pb.PeersReply:
-        return answers.peers(_room(request), read_text_token_untrusted(request.page.token))
+    async def peers(request: pb.PeersRequest, caller: Caller) -> pb.PeersReply:
+        caller.check_admin("see the peers")
+        return await answers.peers(room_for(request), read_text_token_untrusted(request.page.token))
 
     async def groups(request: pb.GroupsRequest, caller: Caller) -> pb.GroupsReply:
         """All groups that the caller may use. If the request names one, the caller has to have the right to it."""
         if request.group:
             caller.check_group(parse_group(request.group))
-        return await answers.groups(request.group, caller.may_see_group, _room(request), request.page.token)
+        return await answers.groups(request.group, caller.may_see_group, room_for(request), request.page.token)
 
     async def set_group(request: pb.SetGroupRequest, caller: Caller) -> pb.SetGroupReply:
         caller.check_admin(f"set what group {request.group} does with failing events")
         await answers.set_group(request.group, read_policy_untrusted(request.policy))
         return pb.SetGroupReply()
 
-    def answering(what: str, answer: Callable[[Any], Any]) -> Method:
-        async def method(request: Any, caller: Caller) -> Any:
-            caller.check_admin(what)
-            return answer(request)
-
-        return method
+    async def leave(_: pb.LeaveRequest, caller: Caller) -> pb.LeaveReply:
+        caller.check_admin("have the node leave the mesh")
+        return answers.leave()
 
     return {
         "Status": (status, pb.StatusRequest),
-        "Peers": (answering("see the peers", peers), pb.PeersRequest),
+        "Peers": (peers, pb.PeersRequest),
         "Groups": (groups, pb.GroupsRequest),
         "Explain": (explain, pb.ExplainRequest),
         "SetGroup": (set_group, pb.SetGroupRequest),
-        "Leave": (answering("have the node leave the mesh", lambda _: answers.leave()), pb.LeaveRequest),
+        "Leave": (leave, pb.LeaveRequest),
     }
 
 
@@ -101,7 +99,7 @@ def key_methods(keys: KeyAnswers) -> dict[str, tuple[Method, Any]]:
 
     async def known_keys(request: pb.KeysRequest, caller: Caller) -> pb.KeysReply:
         caller.check_admin("see keys")
-        return await keys.keys(request.key, _room(request), read_text_token_untrusted(request.page.token))
+        return await keys.keys(request.key, room_for(request), read_text_token_untrusted(request.page.token))
 
     async def create_key(request: pb.CreateKeyRequest, caller: Caller) -> pb.CreateKeyReply:
         caller.check_admin("make keys")
@@ -116,7 +114,3 @@ def key_methods(keys: KeyAnswers) -> dict[str, tuple[Method, Any]]:
         "CreateKey": (create_key, pb.CreateKeyRequest),
         "RevokeKey": (revoke_key, pb.RevokeKeyRequest),
     }
-
-
-def _room(request: pb.PeersRequest | pb.GroupsRequest | pb.ExplainRequest | pb.KeysRequest) -> PageRoom:
-    return PageRoom.wanted(limit_of(request.page if request.HasField("page") else None))

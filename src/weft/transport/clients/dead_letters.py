@@ -18,7 +18,7 @@ from weft.model.dead_letters import DeadLetter, read_letter_untrusted
 from weft.port.access import Caller, check_group
 from weft.port.errors import TooLarge
 from weft.port.node import MeshNode
-from weft.port.pages import PageRoom, limit_of
+from weft.port.pages import room_for
 from weft.wire.mesh import mesh_pb2 as pb
 
 DROPPED_AT_ONCE_MAX: Final = 1000  # letters in one request: 512 KB of the longest identities
@@ -34,7 +34,7 @@ class DeadLetterQueries:
         await check_group(self._node.groups, caller, request.group)
         wanted = parse_event_id(request.event) if request.event else None
         after = _read_token_untrusted(request.page.token)
-        room = PageRoom.wanted(limit_of(request.page if request.HasField("page") else None))
+        room = room_for(request)
         reply = pb.DeadLettersReply(node_id=self._node.node_id)
         last: EventId | None = None
         async for place, letter in self._left(request.group, caller):

@@ -21,10 +21,9 @@ from weft.port.held import Holding, Use
 from weft.port.history import is_archived
 from weft.port.node import MeshNode, Moment
 from weft.port.pages import (
-    PageRoom,
-    limit_of,
     read_stream_token_untrusted,
     read_text_token_untrusted,
+    room_for,
     stream_token,
 )
 from weft.port.topics import Known, KnownStreams, read_topic_untrusted, topics_of
@@ -93,7 +92,7 @@ class Queries:
             await check_group(self._node.groups, caller, request.group)
         timestamp_us = request.timestamp_us if request.HasField("timestamp_us") else None
         after = read_stream_token_untrusted(request.page.token)
-        room = PageRoom.wanted(limit_of(request.page if request.HasField("page") else None))
+        room = room_for(request)
         reply = pb.PositionsReply(node_id=self._node.node_id, members=[] if after else self._members())
         last: StreamKey | None = None
         read_bytes = 0
@@ -156,7 +155,7 @@ class Queries:
     async def topics(self, request: pb.TopicsRequest, caller: Caller) -> pb.TopicsReply:
         """List the matching topics that the caller may subscribe to, and hide the rest."""
         pattern = read_pattern_untrusted(request.pattern)
-        room = PageRoom.wanted(limit_of(request.page if request.HasField("page") else None))
+        room = room_for(request)
         after = read_text_token_untrusted(request.page.token)
         streams = KnownStreams(self._node.log, self._node.history if request.history else None)
         topics, last = await topics_of(streams, pattern, caller, room, after)

@@ -13,7 +13,7 @@ from weft.errors import UsageError
 from weft.model import Pattern, Topic, parse_pattern, parse_topic
 from weft.port.access import Caller
 from weft.port.node import MeshNode
-from weft.port.pages import PageRoom, limit_of, read_text_token_untrusted
+from weft.port.pages import read_text_token_untrusted, room_for
 from weft.port.schemas import SchemaStore
 from weft.schema import Kind, parse_schema
 from weft.schema.compatibility import Compatibility
@@ -40,7 +40,7 @@ class SchemaCalls:
             reply.schemas.append(schema_message(await self._of_pattern(parse_pattern(request.pattern), caller)))
             return reply
         after = read_text_token_untrusted(request.page.token)
-        room = PageRoom.wanted(limit_of(request.page if request.HasField("page") else None))
+        room = room_for(request)
         for each in await self._store.list():
             if each.pattern <= after or not caller.acl.reaches(Pattern(each.pattern)):
                 continue

@@ -7,8 +7,9 @@ later code has to. The readers raise only BadMeshMessage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final, assert_never
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Final, TypeVar, assert_never
 
 from weft.core.call_messages import SendCall
 from weft.core.messages import (
@@ -41,10 +42,10 @@ from weft.limits import (
     MIB,
     OFFSET_MAX,
 )
-from weft.model import BadBatch, Batch, NodeId, Stream, Topic, parse_node_id, parse_topic
+from weft.model import BadBatch, Batch, NodeId, Position, Stream, Topic, parse_node_id, parse_topic
 from weft.transport.peers.call_messages import call_message
 from weft.wire.mesh.checks import BadMeshMessage, check_headers
-from weft.wire.mesh.mesh_pb2 import StreamBatch
+from weft.wire.mesh.mesh_pb2 import StreamBatch, StreamPosition
 from weft.wire.mesh.peerlink_pb2 import (
     Ack,
     Event,
@@ -60,8 +61,11 @@ from weft.wire.mesh.peerlink_pb2 import (
 )
 from weft.wire.mesh.streams import read_position_untrusted, read_stream_untrusted, stream_position, stream_ref
 
+T = TypeVar("T")
+
 LINK_READ_BYTES: Final = 1 * MIB  # of frames handled before other tasks have their turn: 1 to 10 ms
 LINK_READ_BATCHES: Final = 256  # of batches however small, handled before other tasks have their turn
+LINK_READ_POSITIONS: Final = 2048  # likewise: 4 ms to read, and as much again to take in
 
 
 # --- to a peer -------------------------------------------------------------------------------------------------------
@@ -136,8 +140,10 @@ def _peer_begin(begin: Begin) -> PeerBegin:
 # --- from a peer -----------------------------------------------------------------------------------------------------
 
 
+# What a frame says comes in portions, so that the caller can let others have their turn in between.
+
+
 def read_copies_untrusted(peer: NodeId, message: PeerBatches) -> Iterator[ReceivedCopies]:
-    """The batches of a frame, in portions, so that the caller can let others have their turn in between."""
     portion: list[Copy] = []
     portion_bytes = 0
     for item in message.batches:
@@ -166,28 +172,47 @@ def _read_batch_untrusted(stream: Stream, data: bytes) -> Batch:
         raise BadMeshMessage(f"bad batch of {stream}: {error}") from None
 
 
-def read_acks_untrusted(peer: NodeId, message: PeerAcks) -> ReceivedAcks:
-    synced = tuple(map(read_position_untrusted, message.synced))
-    return ReceivedAcks(peer, synced, tuple(map(read_position_untrusted, message.differing)))
+def read_acks_untrusted(peer: NodeId, message: PeerAcks) -> Iterator[ReceivedAcks]:
+    for synced, differing in zip_longest(_portions(message.synced), _portions(message.differing), fillvalue=()):
+        yield ReceivedAcks(peer, _read_positions_untrusted(synced), _read_positions_untrusted(differing))
 
 
-def read_resume_untrusted(peer: NodeId, message: PeerResume) -> ReceivedResume:
-    return ReceivedResume(
-        peer,
-        _read_node_ids_untrusted(message.origins),
-        tuple(map(read_position_untrusted, message.positions)),
-        _read_node_ids_untrusted(message.leave),
-        message.more,
-        tuple(map(read_position_untrusted, message.begins)),
-    )
+def read_resume_untrusted(peer: NodeId, message: PeerResume) -> Iterator[ReceivedResume]:
+    """A part of a resume, as several parts if it is long."""
+    origins, leave = _read_node_ids_untrusted(message.origins), _read_node_ids_untrusted(message.leave)
+    left = max(len(message.positions), len(message.begins), 1)
+    for positions, begins in zip_longest(_portions(message.positions), _portions(message.begins), fillvalue=()):
+        left -= LINK_READ_POSITIONS
+        yield ReceivedResume(
+            peer,
+            origins,
+            _read_positions_untrusted(positions),
+            leave,
+            message.more or left > 0,
+            _read_positions_untrusted(begins),
+        )
+        leave = ()
 
 
-def read_begins_untrusted(peer: NodeId, message: PeerBegins) -> ReceivedBegins:
-    begins = []
-    for each in message.begins:
-        _check_offset("end of the stream", each.latest, OFFSET_MAX)
-        begins.append(Begin(read_position_untrusted(each.position), each.late_us, each.latest))
-    return ReceivedBegins(peer, tuple(begins))
+def read_begins_untrusted(peer: NodeId, message: PeerBegins) -> Iterator[ReceivedBegins]:
+    for portion in _portions(message.begins):
+        yield ReceivedBegins(peer, tuple(map(_read_begin_untrusted, portion)))
+
+
+def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """At least one, which may be empty."""
+    yield items[:LINK_READ_POSITIONS]
+    for first in range(LINK_READ_POSITIONS, len(items), LINK_READ_POSITIONS):
+        yield items[first : first + LINK_READ_POSITIONS]
+
+
+def _read_begin_untrusted(begin: PeerBegin) -> Begin:
+    _check_offset("end of the stream", begin.latest, OFFSET_MAX)
+    return Begin(read_position_untrusted(begin.position), begin.late_us, begin.latest)
+
+
+def _read_positions_untrusted(positions: Iterable[StreamPosition]) -> tuple[Position, ...]:
+    return tuple(map(read_position_untrusted, positions))
 
 
 def read_past_request_untrusted(peer: NodeId, message: PeerPastRequest) -> ReceivedPastRequest:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
 from weft.limits import GOSSIP_BYTES_MAX
-from weft.membership import NodeState
+from weft.membership import Gossip, NodeState
 from weft.model import NodeId
 from weft.transport.peers.byte_streams import LinkBroken, clipped
 from weft.transport.peers.call_messages import read_call_untrusted
@@ -30,12 +30,12 @@ from weft.transport.peers.messages import (
     read_resume_untrusted,
 )
 from weft.transport.peers.signed_states import StateNotary
-from weft.transport.peers.watching import LinkListener, LinkObserver
+from weft.transport.peers.watching import LinkInput, LinkListener, LinkObserver
 from weft.wire.mesh.checks import BadMeshMessage
 from weft.wire.mesh.frames import read_peer_message_untrusted
-from weft.wire.mesh.peerlink_pb2 import PeerBatches, PeerGossip, PeerMessage
+from weft.wire.mesh.peerlink_pb2 import PeerGossip, PeerMessage, SignedState
 
-CHECKED_AT_ONCE: Final = 4  # signed states in one turn of the loop: with new certificates, one millisecond each
+STATES_AT_ONCE: Final = 4  # of gossip in one turn of the loop: with new certificates, one millisecond each
 
 
 class Receiver:
@@ -99,16 +99,25 @@ class Receiver:
                 raise BadMeshMessage("a message that does not belong on the control stream", kind=kind)
 
     async def _take_gossip(self, message: PeerGossip) -> None:
+        """A few states in each turn of the loop: each may change where many streams go. The last ones come with the
+        rest of the gossip, which is answered."""
         gossip = read_gossip_untrusted(message)
-        if message.signed:
-            gossip = replace(gossip, states=(*gossip.states, *[state async for state in self._checked(message)]))
+        left: list[NodeState | SignedState] = [*gossip.states, *message.signed]
+        while len(left) > STATES_AT_ONCE:
+            some = tuple(self._genuine(left[:STATES_AT_ONCE]))
+            del left[:STATES_AT_ONCE]
+            self._listener.received_member(self._peer, Gossip((), some, reply=True))
+            await asyncio.sleep(0)
             if self._is_over():
                 return
-        self._listener.received_member(self._peer, gossip)
+        self._listener.received_member(self._peer, replace(gossip, states=tuple(self._genuine(left))))
 
-    async def _checked(self, message: PeerGossip) -> AsyncIterator[NodeState]:
-        """The signed states that really come from their nodes, a few in each turn of the loop."""
-        for number, each in enumerate(message.signed, 1):
+    def _genuine(self, states: Iterable[NodeState | SignedState]) -> Iterator[NodeState]:
+        """Leave out those that were signed by somebody else than their nodes."""
+        for each in states:
+            if isinstance(each, NodeState):
+                yield each
+                continue
             state, signed = read_signed_untrusted(each)
             if not self._notary.signs:
                 yield state
@@ -117,8 +126,6 @@ class Receiver:
             else:
                 what = f"a state of {state.node_id} that {state.node_id} has not signed"
                 self._observer.gossip_refused(self._peer, what)
-            if number % CHECKED_AT_ONCE == 0:
-                await asyncio.sleep(0)
 
     def _take_plain(self, kind: str, message: PeerMessage) -> None:
         match kind:
@@ -132,15 +139,15 @@ class Receiver:
     async def _take_full(self, kind: str, message: PeerMessage) -> None:
         match kind:
             case "batches":
-                await self._take_batches(message.batches)
+                await self._take_portions(read_copies_untrusted(self._peer, message.batches))
             case "acks":
-                self._listener.received(read_acks_untrusted(self._peer, message.acks))
+                await self._take_portions(read_acks_untrusted(self._peer, message.acks))
             case "resume":
-                self._listener.received(read_resume_untrusted(self._peer, message.resume))
+                await self._take_portions(read_resume_untrusted(self._peer, message.resume))
             case "call":
                 self._listener.received(read_call_untrusted(self._peer, message.call))
             case "begins" if self._past:
-                self._listener.received(read_begins_untrusted(self._peer, message.begins))
+                await self._take_portions(read_begins_untrusted(self._peer, message.begins))
             case "past_request" if self._past:
                 self._listener.received(read_past_request_untrusted(self._peer, message.past_request))
             case "past" if self._past:
@@ -148,12 +155,10 @@ class Receiver:
             case _:
                 raise BadMeshMessage("a message that was not agreed on", kind=kind)
 
-    async def _take_batches(self, batches: PeerBatches) -> None:
-        taken = 0
-        for portion in read_copies_untrusted(self._peer, batches):
-            self._listener.received(portion)
-            taken += len(portion.copies)
-            if taken < len(batches.batches):
+    async def _take_portions(self, portions: Iterator[LinkInput]) -> None:
+        for number, portion in enumerate(portions):
+            if number:
                 await asyncio.sleep(0)  # others have their turn
                 if self._is_over():
                     return  # the rest is for a link that no longer exists
+            self._listener.received(portion)
