@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.log.laboratory import EPOCH, numbered, numbers, payloads, settle, stream
+from weft.cli.log import _settle
 from weft.errors import StorageError
 from weft.limits import MIB
 from weft.log import Log, MemoryStore, open_log, open_store
@@ -294,3 +296,26 @@ def test_a_write_error_in_a_process_with_a_limit(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "recovered" in ran.stdout
+
+
+def test_weft_log_retain_says_that_there_is_no_room_to_begin(small_disk: Path) -> None:
+    """It waited for a flush that never came to an end."""
+    log = open_on(small_disk, NO_RESERVE)
+    for number in range(6 * MIB // 100_000):
+        log.append(TEMP, numbered(number, 1, size=100_000))
+    log.sync()
+    (small_disk / "more").write_bytes(bytes(shutil.disk_usage(small_disk).free - 3 * MIB))  # no room for a table file
+    said: list[BaseException] = []
+
+    def settle_for_retention() -> None:
+        try:
+            _settle(log)
+        except BaseException as error:
+            said.append(error)
+
+    settling = threading.Thread(target=settle_for_retention, daemon=True)
+    settling.start()
+    settling.join(60)
+    assert isinstance(said[0], DiskFull) and "room" in str(said[0])
+    (small_disk / "more").unlink()
+    log.close()

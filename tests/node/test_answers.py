@@ -15,7 +15,7 @@ from weft.core.views import explain
 from weft.log import MemoryStore, open_store
 from weft.membership import Members, NodeState
 from weft.model import Epoch, NodeId, parse_pattern, parse_topic
-from weft.node.answers import NodeAnswers
+from weft.node.answers import PEERS_AT_ONCE, NodeAnswers
 from weft.port.pages import PageRoom
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -81,6 +81,24 @@ def test_others_have_their_turns_while_it_is_put_together() -> None:
             await asyncio.sleep(0)
             turns += 1
         assert turns > MEMBERS / 32
+
+    asyncio.run(story())
+
+
+@pytest.mark.req("SEC-05")
+def test_others_have_their_turns_while_peers_are_listed() -> None:
+    async def story() -> None:
+        broker = chain()
+        answers = answers_of(broker)
+        for state in broker.routes.states.values():
+            answers._members._table.keep(state, 0.0)
+        asking = asyncio.create_task(answers.peers(PageRoom.wanted(None), ""))
+        turns = 0
+        while not asking.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > MEMBERS / PEERS_AT_ONCE
+        assert [each.node_id for each in asking.result().peers] == list(map(name, range(1, MEMBERS)))
 
     asyncio.run(story())
 

@@ -27,7 +27,7 @@ def test_schedules_that_are_made_at_once_are_no_more_than_a_key_may_have(tmp_pat
             puts = [schedules.put(f"s{number}", _of("shop"), "shop", replace=False) for number in range(5)]
             outcomes = await asyncio.gather(*puts, return_exceptions=True)
             assert [type(each) for each in outcomes if isinstance(each, BaseException)] == [QuotaUsedUp] * 3
-            assert len(await schedules.list(None)) == 2
+            assert len(await schedules.list(None, "", 100)) == 2
 
     asyncio.run(story())
 
@@ -39,7 +39,7 @@ def test_of_two_owners_that_use_one_name_at_once_one_is_refused(tmp_path: Path) 
             puts = [schedules.put("nightly", _of(owner), owner, replace=False) for owner in ("shop", "plant")]
             outcomes = await asyncio.gather(*puts, return_exceptions=True)
             assert [isinstance(each, BaseException) for each in outcomes] == [False, True]
-            assert [each.schedule.owner for each in await schedules.list(None)] == ["shop"]
+            assert [each.schedule.owner for each in await schedules.list(None, "", 100)] == ["shop"]
 
     asyncio.run(story())
 
@@ -55,6 +55,6 @@ def test_a_schedule_that_is_removed_while_somebody_pauses_it_stays_removed(tmp_p
                 return_exceptions=True,
             )
             assert isinstance(outcomes[1], NoSchedule)
-            assert await schedules.list(None) == []
+            assert await schedules.list(None, "", 100) == []
 
     asyncio.run(story())

@@ -44,7 +44,7 @@ from weft.log import repair as repairing
 from weft.log.claim import Claim
 from weft.log.compaction import Compacted
 from weft.log.compaction import compact as compact_stream
-from weft.log.errors import EventsLost, Loss
+from weft.log.errors import DiskFull, EventsLost, Loss
 from weft.log.repair import Health
 from weft.log.retention import RetentionRule
 from weft.log.retention import retain as retain_streams
@@ -276,8 +276,11 @@ def retain(
 
 def _settle(log: Log) -> None:
     """Move everything to table files: retention and compaction touch nothing else."""
+    failures = log.store.background_failures()
     log.begin_segment()
     while log.store.is_flushing():
+        if log.store.background_failures() > failures:
+            raise DiskFull("what is to be deleted cannot be moved to table files: make some room on the disk first")
         time.sleep(FLUSH_POLL_S)
     log.sync()
 

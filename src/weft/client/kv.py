@@ -16,6 +16,7 @@ from typing import Final, Literal, Self, TypeVar
 
 from google.protobuf.message import Message
 
+from weft.client.admin import pages_of
 from weft.client.errors import (
     BadNode,
     Busy,
@@ -133,8 +134,8 @@ class Bucket:
     async def history(self, key: str) -> list[KvEntry]:
         """List the last writes of a key, the latest first, including deletions."""
         request = pb.KvHistoryRequest(bucket=self.name, key=parse_key(key))
-        reply = await self._nodes.call(f"{MESH}KvHistory", request, pb.KvHistoryReply)
-        return [_entry_untrusted(self.name, item) for item in reply.items]
+        replies = await pages_of(self._nodes, f"{MESH}KvHistory", request, pb.KvHistoryReply)
+        return [_entry_untrusted(self.name, item) for reply in replies for item in reply.items]
 
     def watch(self, pattern: str = ">", *, snapshot: bool = True) -> KvWatch:
         """Iterate over changes as they come, and first over all existing keys."""
@@ -306,8 +307,8 @@ class KvWatch:
 
 
 async def buckets_of(nodes: Nodes) -> list[BucketInfo]:
-    reply = await nodes.call(f"{MESH}KvBuckets", pb.KvBucketsRequest(), pb.KvBucketsReply)
-    return [BucketInfo(each.bucket, each.keys, each.owner, each.history) for each in reply.buckets]
+    replies = await pages_of(nodes, f"{MESH}KvBuckets", pb.KvBucketsRequest(), pb.KvBucketsReply)
+    return [BucketInfo(each.bucket, each.keys, each.owner, each.history) for reply in replies for each in reply.buckets]
 
 
 STATES: Final[dict[int, State]] = {pb.KV_PUT: "put", pb.KV_DELETED: "deleted", pb.KV_EXPIRED: "expired"}

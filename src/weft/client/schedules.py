@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+from weft.client.admin import pages_of
 from weft.client.errors import BadNode
 from weft.client.nodes import Nodes
 from weft.errors import UsageError
@@ -43,8 +44,8 @@ class ScheduleRequests:
 
     async def list(self, name: str) -> list[ScheduleInfo]:
         request = pb.SchedulesRequest(name=name)
-        reply = await self._nodes.call("/weft.mesh.v1.Mesh/Schedules", request, pb.SchedulesReply)
-        return [_read_untrusted(each) for each in reply.schedules]
+        replies = await pages_of(self._nodes, "/weft.mesh.v1.Mesh/Schedules", request, pb.SchedulesReply)
+        return [_read_untrusted(each) for reply in replies for each in reply.schedules]
 
     async def put(self, schedule: pb.Schedule, replace: bool) -> datetime | None:
         request = pb.PutScheduleRequest(schedule=schedule, replace=replace)

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from weft.core.messages import Effect
 
-STEPS_AT_ONCE: Final = 128  # in one turn of the loop; 10 to 40 µs each
+STEPS_AT_ONCE: Final = 256  # in one turn of the loop; 6 to 30 µs each
 BEGINNING_STEPS: Final = 32  # what beginning an errand counts for: it may list the streams
 
 Errand: TypeAlias = Iterator[Sequence[Effect]]  # one step looks at one stream, or at the names of a few

@@ -12,7 +12,7 @@ from weft.log import Log, StreamInfo
 from weft.model import NodeId, Pattern, Position
 from weft.model.topic import REST
 
-RESUME_POSITIONS_MAX: Final = 2048  # in one message, about 150 KiB: they are written and read in 4 ms each
+RESUME_POSITIONS_MAX: Final = 1024  # in one message, about 75 KiB: they are written and read in 2 ms each
 RESUME_STREAMS_MAX: Final = 1 << 20  # that one resume names: ten times as many as a log is designed for
 WALKED_AT_ONCE: Final = 16  # streams of the log that are looked through in one step of an errand: 50 µs
 

@@ -131,6 +131,9 @@ class MemoryStore:
     def is_flushing(self) -> bool:
         return False
 
+    def background_failures(self) -> int:
+        return 0
+
     def flushes_pending(self) -> int:
         return 0
 

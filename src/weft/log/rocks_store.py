@@ -224,6 +224,9 @@ class RocksStore:
     def is_flushing(self) -> bool:
         return self.flushes_pending() > 0
 
+    def background_failures(self) -> int:
+        return sum(self._property(space, "rocksdb.background-errors") for space in Space)
+
     def flushes_pending(self) -> int:
         """RocksDB may have begun flushes by itself; then fewer of ours are pending."""
         return max(self._property(space, "rocksdb.num-immutable-mem-table") for space in Space)

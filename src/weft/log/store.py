@@ -82,6 +82,9 @@ class Store(Protocol):
 
     def is_flushing(self) -> bool: ...
 
+    def background_failures(self) -> int:
+        """How often the engine failed in the background since it was opened, in flushes above all."""
+
     def flushes_pending(self) -> int:
         """How many of the last flushes may still be running; they finish in order."""
 

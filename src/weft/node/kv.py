@@ -47,6 +47,8 @@ from weft.port.kv import (
     Write,
 )
 from weft.port.node import MeshNode, Part
+from weft.port.pages import PageRoom
+from weft.routing import in_pieces
 
 CREDIT_BYTES: Final = 4 * MIB  # read ahead of folding
 READY_S: Final = 30.0  # to read what the log has; after that, callers are told to come back
@@ -156,22 +158,44 @@ class KeyValues:
                 size += len(key) + len(item.value) + ITEM_BYTES
         return items, ""
 
-    async def history(self, bucket: str, key: str) -> list[Item]:
+    async def history(
+        self, bucket: str, key: str, before: Revision | None, room: PageRoom
+    ) -> tuple[list[Item], Revision | None]:
         found = await self._bucket(bucket)
-        items = map(self._item, () if found is None else found.history(key))
-        return [item for item in items if item is not None]
+        items: list[Item] = []
+        for entry in () if found is None else found.history(key):
+            if before is not None and entry.revision >= before:
+                continue
+            if room.is_full:
+                return items, items[-1].revision
+            item = self._item(entry)
+            if item is not None:
+                items.append(item)
+                room.take(len(key) + len(item.value) + ITEM_BYTES)
+        return items, None
 
-    async def buckets(self) -> list[BucketInfo]:
+    async def buckets(self, after: str, may_see: Callable[[str], bool], room: PageRoom) -> tuple[list[BucketInfo], str]:
         await self._opened()
-        now_ms = self.now_ms()
-        return [
-            BucketInfo(
-                each.name,
-                sum(entry.is_live(now_ms) for entry in each.entries() if entry.key != SETTINGS_KEY),
-                each.settings,
-            )
-            for each in sorted(self.state, key=lambda each: each.name)
-        ]
+        found: list[BucketInfo] = []
+        for name in sorted(each.name for each in self.state if each.name > after and may_see(each.name)):
+            if room.is_full:
+                return found, found[-1].name
+            info = await self._info(name)
+            if info is not None:
+                found.append(info)
+                room.take(len(name) + ITEM_BYTES)
+        return found, ""
+
+    async def _info(self, name: str) -> BucketInfo | None:
+        """Count its keys, some in each turn of the loop. None if the bucket has gone meanwhile."""
+        bucket = self.state.get(name)
+        if bucket is None:
+            return None
+        now_ms, keys = self.now_ms(), 0
+        for piece in in_pieces(list(bucket.entries())):
+            keys += sum(entry.is_live(now_ms) for entry in piece if entry.key != SETTINGS_KEY)
+            await asyncio.sleep(0)
+        return BucketInfo(name, keys, bucket.settings)
 
     async def watch(self, bucket: str, pattern: Pattern, *, snapshot: bool, gone: bool) -> Watch:
         found = await self._bucket(bucket)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from heapq import nsmallest
 from typing import Final
 
 import msgspec
@@ -243,10 +244,15 @@ class Schedules:
 
     # --- for callers ----------------------------------------------------------------------------------------------
 
-    async def list(self, owner: str | None) -> list[ScheduleView]:
+    async def list(self, owner: str | None, after: str, count_max: int) -> list[ScheduleView]:
         await self._opened()
-        names = sorted(name for name, each in self._known.items() if owner in (None, each.schedule.owner))
-        return [self._view(name, self._known[name]) for name in names]
+        names = (name for name, each in self._known.items() if name > after and owner in (None, each.schedule.owner))
+        return [self._view(name, self._known[name]) for name in nsmallest(count_max, names)]
+
+    async def find(self, name: str, owner: str | None) -> ScheduleView | None:
+        await self._opened()
+        known = self._known.get(name)
+        return None if known is None or owner not in (None, known.schedule.owner) else self._view(name, known)
 
     def _view(self, name: str, known: Known) -> ScheduleView:
         schedule, fired = known.schedule, self._last(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
@@ -9,6 +10,7 @@ from typing import Final, Protocol
 from weft.errors import UsageError, WeftError
 from weft.model import Pattern
 from weft.model.key_value import BucketSettings, Revision
+from weft.port.pages import PageRoom
 
 ABSENT: Final = ""  # used instead of a revision: the key must have no value
 
@@ -80,9 +82,14 @@ class KeyValueStore(Protocol):
     async def items(self, bucket: str, pattern: Pattern, after: str, bytes_max: int) -> tuple[list[Item], str]:
         """Live keys in order, as many as fit; and where to go on, empty at the end."""
 
-    async def history(self, bucket: str, key: str) -> list[Item]: ...
+    async def history(
+        self, bucket: str, key: str, before: Revision | None, room: PageRoom
+    ) -> tuple[list[Item], Revision | None]:
+        """The writes of a key before that revision, the latest first, as many as fit; and the last one that fitted,
+        None at the end."""
 
-    async def buckets(self) -> list[BucketInfo]: ...
+    async def buckets(self, after: str, may_see: Callable[[str], bool], room: PageRoom) -> tuple[list[BucketInfo], str]:
+        """Buckets in order, as many as fit; and where to go on, empty at the end."""
 
     async def configure(self, bucket: str, settings: BucketSettings, author: str, *, force: bool) -> None: ...
 

@@ -76,7 +76,10 @@ class ScheduleStore(Protocol):
 
     def now_us(self) -> int: ...
 
-    async def list(self, owner: str | None) -> list[ScheduleView]: ...
+    async def list(self, owner: str | None, after: str, count_max: int) -> list[ScheduleView]:
+        """The next ones behind that name, in order."""
+
+    async def find(self, name: str, owner: str | None) -> ScheduleView | None: ...
 
     async def put(self, name: str, schedule: Schedule, owner: str | None, *, replace: bool) -> int | None:
         """Durable when this returns. Return when it fires first. Raise UsageError."""

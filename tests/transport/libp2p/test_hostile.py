@@ -313,6 +313,35 @@ def test_a_megabyte_of_empty_messages_ends_the_connection() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.req("SEC-05")
+def test_others_have_their_turns_while_much_is_taken_from_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 signatures in one RPC, and a thousand RPCs in one message, held up the loop for half a second."""
+    monkeypatch.setattr(room, "LIBP2P_TURN_S", 0.0)
+
+    def wants(topic: str, wanted: bool = True) -> bytes:
+        return varint.prefixed(floodsub.Rpc(subscriptions=(floodsub.Subscription(topic, wanted),)).encode())
+
+    async def story() -> None:
+        async with peer() as one:
+            raw = await RawPeer.dial(one)
+            stream = await agreed_floodsub(raw)
+            raw.write(message(stream, b"".join(wants(f"topic {number}") for number in range(50))))
+            raw.write(message(stream, wants("topic 0", False) + wants("last")))
+            known: list[int] = []
+            async with asyncio.timeout(20):
+                while not one.pubsub._router.peers_of("last"):
+                    await asyncio.sleep(0)
+                    known.append(sum(map(len, one.pubsub._router._wanted.values())))
+            assert set(range(1, 50)) <= set(known), "one at a time"
+            assert not one.pubsub._router.peers_of("topic 0"), "in order"
+            (connection,) = one.host._all
+            await closed(raw.writer)
+            await connection.over
+            assert connection.reason is None
+
+    asyncio.run(story())
+
+
 def test_a_stream_for_messages_may_follow_one_that_has_ended() -> None:
     async def story() -> None:
         async with peer() as one:

@@ -32,7 +32,7 @@ from weft.port.access import Access, Caller
 from weft.port.held import Use
 from weft.port.kv import Item, KeyValueStore, State, Write
 from weft.port.node import MeshNode
-from weft.port.pages import read_text_token_untrusted
+from weft.port.pages import read_text_token_untrusted, room_for
 from weft.transport.clients.failing import failure_of
 from weft.transport.grpc.calls import ServerCall
 from weft.wire.mesh import mesh_pb2 as pb
@@ -71,21 +71,27 @@ class KvCalls:
 
     async def history(self, request: pb.KvHistoryRequest, caller: Caller) -> pb.KvHistoryReply:
         bucket = self._readable(request.bucket, caller)
-        items = await self._store.history(bucket, parse_key(request.key))
-        return pb.KvHistoryReply(items=map(item_message, items))
+        token = read_text_token_untrusted(request.page.token)
+        before = parse_revision(token) if token else None
+        items, last = await self._store.history(bucket, parse_key(request.key), before, room_for(request))
+        next_page = b"" if last is None else str(last).encode()
+        return pb.KvHistoryReply(items=map(item_message, items), next_page=next_page, node_id=self._node.node_id)
 
     async def buckets(self, request: pb.KvBucketsRequest, caller: Caller) -> pb.KvBucketsReply:
         """List the buckets that the caller may read, and hide the rest."""
-        found = [
-            each
-            for each in await self._store.buckets()
-            if not is_of_mesh(each.name) and caller.may_subscribe(Pattern(right_to(each.name)))
-        ]
+
+        def may_see(name: str) -> bool:
+            return not is_of_mesh(name) and caller.may_subscribe(Pattern(right_to(name)))
+
+        after = read_text_token_untrusted(request.page.token)
+        found, last = await self._store.buckets(after, may_see, room_for(request))
         return pb.KvBucketsReply(
             buckets=[
                 pb.KvBucket(bucket=each.name, keys=each.keys, owner=each.settings.owner, history=each.settings.history)
                 for each in found
-            ]
+            ],
+            next_page=last.encode(),
+            node_id=self._node.node_id,
         )
 
     async def watch(self, request: pb.KvWatchRequest, call: ServerCall, caller: Caller) -> None:

@@ -6,6 +6,9 @@ right.
 
 from __future__ import annotations
 
+import asyncio
+from typing import Final
+
 from weft.core.schedules.cron import parse_cron
 from weft.core.schedules.firing import CatchUp
 from weft.errors import UsageError
@@ -13,9 +16,12 @@ from weft.model.schedules import Schedule, check_event, parse_schedule_name
 from weft.port.access import Caller
 from weft.port.later import NoSchedule, ScheduleStore, ScheduleView
 from weft.port.node import MeshNode
+from weft.port.pages import read_text_token_untrusted, room_for
 from weft.port.schemas import check_one
 from weft.port.topics import read_topic_untrusted
 from weft.wire.mesh import mesh_pb2 as pb
+
+LISTED_AT_ONCE: Final = 64  # schedules whose next time is looked for in one turn of the loop: a few milliseconds
 
 
 class ScheduleCalls:
@@ -24,12 +30,25 @@ class ScheduleCalls:
         self._store = store
 
     async def list(self, request: pb.SchedulesRequest, caller: Caller) -> pb.SchedulesReply:
-        found = await self._store.list(_whose(caller))
+        reply = pb.SchedulesReply(node_id=self._node.node_id)
         if request.name:
-            found = [each for each in found if each.name == request.name]
-            if not found:
-                raise NoSchedule("there is no schedule of that name for you", name=parse_schedule_name(request.name))
-        return pb.SchedulesReply(schedules=map(schedule_message, found), node_id=self._node.node_id)
+            found = await self._store.find(parse_schedule_name(request.name), _whose(caller))
+            if found is None:
+                raise NoSchedule("there is no schedule of that name for you", name=request.name)
+            reply.schedules.append(schedule_message(found))
+            return reply
+        after, room = read_text_token_untrusted(request.page.token), room_for(request)
+        while some := await self._store.list(_whose(caller), after, LISTED_AT_ONCE):
+            for view in some:
+                if room.is_full:
+                    reply.next_page = after.encode()
+                    return reply
+                message = schedule_message(view)
+                reply.schedules.append(message)
+                room.take(message.ByteSize())
+                after = view.name
+            await asyncio.sleep(0)  # to find out when each fires next takes a while: others have their turn
+        return reply
 
     async def put(self, request: pb.PutScheduleRequest, caller: Caller) -> pb.PutScheduleReply:
         wanted = request.schedule

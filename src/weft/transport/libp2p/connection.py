@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol, cast
 
 from weft.errors import PeerError, UsageError, WeftError
@@ -19,14 +21,19 @@ LIBP2P_UPGRADE_S: Final = 10.0  # from a TCP connection to one with streams: a f
 LIBP2P_NEGOTIATION_S: Final = 10.0  # for the two lines at the beginning of a stream
 LIBP2P_SILENCE_S: Final = 30  # a peer whose machine acknowledges nothing for so long is gone
 LIBP2P_PROBE_S: Final = 5  # between checks whether the peer is there, on a quiet connection
+LIBP2P_TURN_S: Final = 0.005  # for what came on one connection, in one turn of the loop
 LIBP2P_UNSENT_BYTES_MAX: Final = 16 * MIB  # to one peer: eight of the longest messages; then it is closed
+
+
+DONE: Final = object()
 
 
 class StreamHandler(Protocol):
     """Handles one stream. If it raises PeerError, the connection ends."""
 
-    def on_message(self, data: bytes) -> None:
-        """One message of the muxer, as it was sent."""
+    def on_message(self, data: bytes) -> Iterator[None] | None:
+        """One message of the muxer, as it was sent. What may take long is done step by step; nothing else comes on this
+        connection before the last step."""
 
     def on_end(self) -> None:
         """The peer sends no more on this stream."""
@@ -99,6 +106,9 @@ class Connection(asyncio.Protocol):
         self._can_write = asyncio.Event()
         self._can_write.set()
         self._is_lost = False
+        self._line: deque[Iterator[None]] = deque()  # what came and was not taken yet
+        self._is_waiting = False  # the rest of the line is for the next turn of the loop
+        self._is_held = False  # its owner wants nothing to be read
         self.is_made = False  # there is a TCP connection, or was one
         self.endpoint: tuple[str, int]  # the address of the other end, once there is a connection
         self.closed_by_us = False
@@ -156,11 +166,19 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def pause_reading(self) -> None:
-        if not self._is_lost:
-            self._transport.pause_reading()
+        self._is_held = True
+        self._read_or_not()
 
     def resume_reading(self) -> None:
-        if not self._is_lost:
+        self._is_held = False
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        if self._is_lost or self._transport.is_closing():
+            return
+        if self._is_held or self._is_waiting:
+            self._transport.pause_reading()
+        else:
             self._transport.resume_reading()
 
     # --- for its streams -----------------------------------------------------------------------------------------
@@ -202,8 +220,7 @@ class Connection(asyncio.Protocol):
             if self._upgrade is not None:
                 self._take_upgrade(self._upgrade, data)
             else:
-                for plaintext in self._up.channel.receive_data(data):
-                    self._take(plaintext)
+                self._receive(self._up.channel.plaintexts(data))
         except PeerError as error:
             self.abort(error)
 
@@ -219,6 +236,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         stood = self.stands
         self._is_lost = True
+        self._line.clear()
         self._upgrade_timer.cancel()
         self._can_write.set()
         if exc is not None and self.reason is None:
@@ -247,57 +265,86 @@ class Connection(asyncio.Protocol):
         self._upgrade = None
         self._owner.established(self)
         _done(self.stood)
-        self._take(upgraded.rest)
+        self._receive(iter((upgraded.rest,)))
 
     def _give_up(self) -> None:
         self.abort(PeerError("peer did not finish the handshake", limit_s=LIBP2P_UPGRADE_S))
 
     # --- streams -------------------------------------------------------------------------------------------------
 
-    def _take(self, plaintext: bytes) -> None:
-        for event in self._up.muxer.receive_data(plaintext):
-            match event:
-                case mplex.StreamOpened(stream):
-                    self._opening[stream] = _Opening(Listener(tuple(self._owner.accepted())), self._timer(stream))
-                case mplex.StreamData(stream, data):
-                    self._on_data(stream, data)
-                case mplex.StreamClosed(stream):
-                    self._on_closed(stream)
-                case mplex.StreamReset(stream):
-                    self._drop_opening(stream, PeerError("peer reset the stream"))
-                    if (handler := self._handlers.pop(stream, None)) is not None:
-                        handler.on_lost()
-                case mplex.StreamRefused():
-                    pass  # the muxer has answered
-        self._write(self._up.muxer.data_to_send())
+    def _receive(self, plaintexts: Iterator[bytes]) -> None:
+        self._line.append(self._taken(plaintexts))
+        if not self._is_waiting:
+            self._work()
 
-    def _on_data(self, stream: StreamId, data: bytes) -> None:
+    def _work(self) -> None:
+        """Take what came, for as long as one connection may hold up the loop (SEC-05). No more is read meanwhile."""
+        end_s = time.perf_counter() + LIBP2P_TURN_S
+        self._is_waiting = False
+        try:
+            while self._line and self.reason is None:
+                if next(self._line[0], DONE) is DONE:
+                    self._line.popleft()
+                elif time.perf_counter() >= end_s:
+                    self._is_waiting = True
+                    self._loop.call_soon(self._work)
+                    break
+        except PeerError as error:
+            self._line.clear()
+            self.abort(error)
+        self._read_or_not()
+
+    def _taken(self, plaintexts: Iterator[bytes]) -> Iterator[None]:
+        """Do what these say, step by step."""
+        for plaintext in plaintexts:
+            for event in self._up.muxer.events(plaintext):
+                yield from self._take(event) or ()
+                yield
+            self._write(self._up.muxer.data_to_send())
+
+    def _take(self, event: mplex.Event | None) -> Iterator[None] | None:
+        match event:
+            case mplex.StreamOpened(stream):
+                self._opening[stream] = _Opening(Listener(tuple(self._owner.accepted())), self._timer(stream))
+            case mplex.StreamData(stream, data):
+                return self._on_data(stream, data)
+            case mplex.StreamClosed(stream):
+                self._on_closed(stream)
+            case mplex.StreamReset(stream):
+                self._drop_opening(stream, PeerError("peer reset the stream"))
+                if (handler := self._handlers.pop(stream, None)) is not None:
+                    handler.on_lost()
+            case mplex.StreamRefused() | None:
+                pass  # the muxer has answered
+        return None
+
+    def _on_data(self, stream: StreamId, data: bytes) -> Iterator[None] | None:
         if (handler := self._handlers.get(stream)) is not None:
-            handler.on_message(data)
-        elif (opening := self._opening.get(stream)) is not None:
-            self._negotiate(stream, opening, data)
+            return handler.on_message(data)
+        if (opening := self._opening.get(stream)) is not None:
+            return self._negotiate(stream, opening, data)
+        return None
 
-    def _negotiate(self, stream: StreamId, opening: _Opening, data: bytes) -> None:
+    def _negotiate(self, stream: StreamId, opening: _Opening, data: bytes) -> Iterator[None] | None:
         if not self._up.muxer.sends_on(stream):
-            return  # reset in the same breath: that event comes next
+            return None  # reset in the same breath: that event comes next
         outcome = opening.negotiator.receive_data(data)
         if answer := opening.negotiator.data_to_send():
             self._write(self._up.muxer.send(stream, answer))
         if outcome is None:
-            return
+            return None
         opening.timer.cancel()
         del self._opening[stream]
         if not isinstance(outcome, Selected):
             _refuse(opening, PeerError("peer does not speak this protocol", protocol=", ".join(outcome.proposals)))
             self._write(self._up.muxer.reset(stream))
-            return
+            return None
         agreed = Stream(self, stream, outcome.protocol)
         handler = (opening.handler or self._owner.accepted()[outcome.protocol])(agreed)
         self._handlers[stream] = handler
         if opening.waiter is not None and not opening.waiter.done():
             opening.waiter.set_result(agreed)
-        if outcome.rest:
-            handler.on_message(outcome.rest)
+        return handler.on_message(outcome.rest) if outcome.rest else None
 
     def _on_closed(self, stream: StreamId) -> None:
         self._drop_opening(stream, PeerError("peer closed the stream before its protocol was agreed on"))

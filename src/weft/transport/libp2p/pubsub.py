@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, assert_never
 
 from weft.errors import PeerError
@@ -136,9 +136,11 @@ class Pubsub:
 
     # --- what comes ----------------------------------------------------------------------------------------------
 
-    def received(self, sender: PeerId, body: bytes) -> None:
-        """Take an RPC from a neighbour; raise BadFrame if it is not valid."""
-        self._perform(self._router.receive_rpc(sender, body, time.monotonic()))
+    def received(self, sender: PeerId, body: bytes) -> Iterator[None]:
+        """Take an RPC from a neighbour, step by step; raise BadFrame if it is not valid."""
+        for effects in self._router.rpc_effects(sender, body, time.monotonic()):
+            self._perform(effects)
+            yield
 
     def read_from(self, connection: Connection) -> None:
         """A peer has opened a stream for its RPCs; raise PeerError if it has too many.
@@ -198,14 +200,15 @@ class _Inbound:
         self._is_read = True
         pubsub.read_from(stream.connection)
 
-    def on_message(self, data: bytes) -> None:
+    def on_message(self, data: bytes) -> Iterator[None]:
         self._frames.feed(data)
         count = 0
         while (body := self._frames.next_frame_untrusted(FLOODSUB_RPC_BYTES_MAX)) is not None:
             count += 1
             if count > FLOODSUB_RPCS_AT_ONCE:
                 raise PeerError("peer sends too many RPCs at once", limit=FLOODSUB_RPCS_AT_ONCE)
-            self._pubsub.received(self._stream.peer, body)
+            yield
+            yield from self._pubsub.received(self._stream.peer, body)
 
     def on_end(self) -> None:
         self.on_lost()

@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 LINK_READ_BYTES: Final = 1 * MIB  # of frames handled before other tasks have their turn: 1 to 10 ms
 LINK_READ_BATCHES: Final = 256  # of batches however small, handled before other tasks have their turn
-LINK_READ_POSITIONS: Final = 2048  # likewise: 4 ms to read, and as much again to take in
+LINK_READ_POSITIONS: Final = 1024  # likewise: 2 ms to read, and as much again to take in
 
 
 # --- to a peer -------------------------------------------------------------------------------------------------------

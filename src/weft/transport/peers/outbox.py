@@ -42,7 +42,7 @@ from weft.transport.peers.settings import DropPolicy, LinkSettings
 
 LINK_URGENT_BYTES_MAX: Final = 32 * MIB  # acks and resumes that a peer does not take; with more, the link is given up
 LINK_FRAME_BYTES: Final = 1 * MIB  # batches share a frame up to this: small frames cost, large ones block others
-LINK_FRAME_ACKS_MAX: Final = 4096  # in one frame: about 400 KiB
+LINK_FRAME_ACKS_MAX: Final = 1024  # in one frame: about 100 KiB, 2 ms to write and to read
 LINK_CALL_BYTES_MAX: Final = 16 * MIB  # requests and replies that wait; others are dropped, and time out
 LINK_CONTROL_FRAMES_MAX: Final = 256  # gossip and probes waiting; the oldest go, the next round repeats them
 LINK_CONTROL_BYTES_MAX: Final = 4 * MIB  # 16 of the largest gossip messages

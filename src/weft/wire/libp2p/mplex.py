@@ -9,6 +9,7 @@ Yamux would have the same methods; ``data_to_send`` is there for what a multiple
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 from typing import Final, NamedTuple
@@ -170,8 +171,11 @@ class Mplex:
 
     def receive_data(self, data: bytes) -> list[Event]:
         """What happened by the messages that are complete by now; raise only BadFrame. ``data`` came at once."""
+        return [event for event in self.events(data) if event is not None]
+
+    def events(self, data: bytes) -> Iterator[Event | None]:
+        """The same one by one; None for a message that means nothing. Take them all before the next data comes."""
         self._buffer += data
-        events: list[Event] = []
         at = count = 0
         while (head := self._head_untrusted(at)) is not None:
             header, start, end = head
@@ -180,12 +184,9 @@ class Mplex:
             count += 1
             if count > MPLEX_MESSAGES_AT_ONCE:
                 raise BadFrame("too many messages at once", limit=MPLEX_MESSAGES_AT_ONCE)
-            event = self._on_message(header >> 3, header & 7, start, end)
-            if event is not None:
-                events.append(event)
+            yield self._on_message(header >> 3, header & 7, start, end)
             at = end
         del self._buffer[:at]
-        return events
 
     def _head_untrusted(self, at: int) -> tuple[int, int, int] | None:
         """Header, start and end of the data of the message at ``at``; None if its head is incomplete."""

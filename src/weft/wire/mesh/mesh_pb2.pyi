@@ -403,18 +403,24 @@ class KvListReply(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[KvItem, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ...) -> None: ...
 
 class KvHistoryRequest(_message.Message):
-    __slots__ = ("bucket", "key")
+    __slots__ = ("bucket", "key", "page")
     BUCKET_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
     bucket: str
     key: str
-    def __init__(self, bucket: _Optional[str] = ..., key: _Optional[str] = ...) -> None: ...
+    page: Page
+    def __init__(self, bucket: _Optional[str] = ..., key: _Optional[str] = ..., page: _Optional[_Union[Page, _Mapping]] = ...) -> None: ...
 
 class KvHistoryReply(_message.Message):
-    __slots__ = ("items",)
+    __slots__ = ("items", "next_page", "node_id")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[KvItem]
-    def __init__(self, items: _Optional[_Iterable[_Union[KvItem, _Mapping]]] = ...) -> None: ...
+    next_page: bytes
+    node_id: str
+    def __init__(self, items: _Optional[_Iterable[_Union[KvItem, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ...) -> None: ...
 
 class KvWatchRequest(_message.Message):
     __slots__ = ("bucket", "pattern", "snapshot", "gone")
@@ -437,14 +443,20 @@ class KvWatchReply(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[KvItem, _Mapping]]] = ..., node_id: _Optional[str] = ...) -> None: ...
 
 class KvBucketsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("page",)
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    page: Page
+    def __init__(self, page: _Optional[_Union[Page, _Mapping]] = ...) -> None: ...
 
 class KvBucketsReply(_message.Message):
-    __slots__ = ("buckets",)
+    __slots__ = ("buckets", "next_page", "node_id")
     BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
     buckets: _containers.RepeatedCompositeFieldContainer[KvBucket]
-    def __init__(self, buckets: _Optional[_Iterable[_Union[KvBucket, _Mapping]]] = ...) -> None: ...
+    next_page: bytes
+    node_id: str
+    def __init__(self, buckets: _Optional[_Iterable[_Union[KvBucket, _Mapping]]] = ..., next_page: _Optional[bytes] = ..., node_id: _Optional[str] = ...) -> None: ...
 
 class KvBucket(_message.Message):
     __slots__ = ("bucket", "keys", "owner", "history")
@@ -1209,18 +1221,22 @@ class Schedule(_message.Message):
     def __init__(self, name: _Optional[str] = ..., cron: _Optional[str] = ..., zone: _Optional[str] = ..., topic: _Optional[str] = ..., key: _Optional[bytes] = ..., headers: _Optional[_Mapping[str, str]] = ..., payload: _Optional[bytes] = ..., catch_up: _Optional[str] = ..., paused: bool = ..., by: _Optional[str] = ..., next_us: _Optional[int] = ..., last_us: _Optional[int] = ..., last_node: _Optional[str] = ..., stopped: _Optional[str] = ...) -> None: ...
 
 class SchedulesRequest(_message.Message):
-    __slots__ = ("name",)
+    __slots__ = ("name", "page")
     NAME_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
     name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
+    page: Page
+    def __init__(self, name: _Optional[str] = ..., page: _Optional[_Union[Page, _Mapping]] = ...) -> None: ...
 
 class SchedulesReply(_message.Message):
-    __slots__ = ("schedules", "node_id")
+    __slots__ = ("schedules", "node_id", "next_page")
     SCHEDULES_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_FIELD_NUMBER: _ClassVar[int]
     schedules: _containers.RepeatedCompositeFieldContainer[Schedule]
     node_id: str
-    def __init__(self, schedules: _Optional[_Iterable[_Union[Schedule, _Mapping]]] = ..., node_id: _Optional[str] = ...) -> None: ...
+    next_page: bytes
+    def __init__(self, schedules: _Optional[_Iterable[_Union[Schedule, _Mapping]]] = ..., node_id: _Optional[str] = ..., next_page: _Optional[bytes] = ...) -> None: ...
 
 class PutScheduleRequest(_message.Message):
     __slots__ = ("schedule", "replace")

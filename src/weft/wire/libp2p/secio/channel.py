@@ -8,6 +8,7 @@ but is decrypted at the wrong position of the key stream and comes out as noise,
 from __future__ import annotations
 
 import hmac
+from collections.abc import Iterator
 from typing import Final
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -42,17 +43,19 @@ class SecureChannel:
 
     def receive_data(self, data: bytes) -> list[bytes]:
         """The plaintext of every frame that is complete by now; raise only BadFrame."""
+        return list(self.plaintexts(data))
+
+    def plaintexts(self, data: bytes) -> Iterator[bytes]:
+        """The same one by one. Take them all before the next data comes."""
         if self._broken is not None:
             raise self._broken
         self._frames.feed(data)
-        plaintexts = []
         try:
             while (frame := self._frames.next_frame_untrusted(SECIO_FRAME_BYTES_MAX)) is not None:
-                plaintexts.append(self._open_untrusted(frame))
+                yield self._open_untrusted(frame)
         except BadFrame as error:
             self._broken = error
             raise
-        return plaintexts
 
     def _seal(self, plaintext: bytes) -> bytes:
         ciphertext = self._encryptor.update(plaintext)
