@@ -33,14 +33,14 @@ from weft.schema.errors import SchemaBroken
 from weft.wire.datagram import DatagramProtocol, protocol_of_untrusted
 from weft.wire.reject import BadPacket, Reject
 
-GATEWAY_EMM_TURN_MAX: Final = 2048  # datagrams judged before the node's other work has its turn: 10 to 20 ms
+GATEWAY_EMM_TURN_MAX: Final = 512  # datagrams judged before the node's other work has its turn: 4 ms; damaged ones 25
 GATEWAY_EMM_TURN_MIN: Final = 128  # the same if each of them takes long, as damaged ones do
 GATEWAY_EMM_TURN_GOAL_S: Final = 0.01  # how long a turn should take
 GATEWAY_EMM_TURN_S: Final = 0.005  # between turns for a few datagrams, which cost a millisecond however few they are
 GATEWAY_EMM_SIGNATURES_AT_ONCE: Final = 384  # Ed25519 checks in one turn: 15 ms on two cores, 30 to 40 ms on one
 GATEWAY_EMM_OWED_BYTES_MAX: Final = 32 * MIB  # published and not synced yet: about a second at 100,000 packets/s
 EMM_FIRST: Final = b"\x01"
-MANY: Final = 1024  # datagrams that are worth a turn of their own
+MANY: Final = GATEWAY_EMM_TURN_MAX  # datagrams that are worth a turn of their own
 FULL_PAUSE_S: Final = 0.05  # before asking again whether the node has room for more
 
 
