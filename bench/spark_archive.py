@@ -28,7 +28,7 @@ from weft.pipelines.lake.writing import FileWriter
 
 ROWS = 4_000_000
 ROUNDS = 5
-GOAL = 500_000.0
+GOAL = 800_000.0
 WRITER_ROWS = 1_000_000
 
 

@@ -3,7 +3,8 @@
 A secured node as ``weft up`` makes it, and ``weft pipeline run`` in fresh processes over TLS, as cron starts them: a
 first ``archive`` of so many events, one with nothing new, an ``audit``, a ``replay``, and one that goes on, with a
 trigger of a second: how long until the first row is in the table, and from there, from a publish to the row. What a
-process took counts from its start to its end, Java and Python included.
+process took counts from its start to its end, Java and Python included. Two runs before them are not counted: they
+write down Java's classes, which is done once on a machine and takes many seconds.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from weft.sync import connect
 ROWS = 2_000_000
 TOPICS = 20
 ROUNDS = 3
+CLASSES_KEPT_AFTER = 2  # runs on a machine, of which the second writes Java's classes down for all later ones
 PUBLISHED = 40  # one by one, while a pipeline runs
 PAUSE_S = 0.7  # between them: no multiple of the trigger, so that they come at any time in it
 ENDS_S_MAX = 1200.0
@@ -216,24 +218,26 @@ def measure(rows: int, rounds: int, place: Path) -> list[Figure]:
         topics = [f"bench.t{number}" for number in range(TOPICS)]
         asyncio.run(fill("", topics, rows, using=node.client()))
         here = Place(node, place)
+        for number in range(CLASSES_KEPT_AFTER):
+            here.ended(here.archive("available-now", subscribe="nothing.>", table=place / f"nothing{number}"))
         for number in range(rounds):
             console.print(f"round {number + 1} of {rounds}", style="dim")
             round_of(here, rows, figures, number)
             freshness(here, figures, number)
     made = figures.figure
     return [
-        made("archive: in its batch", "events/s", 300_000),
+        made("archive: in its batch", "events/s", goal=300_000),
         made("archive: the whole run", "s"),
         made("archive: the whole run, CPU", "s"),
-        made("archive: nothing new", "s", 8.0, ceiling=True),
+        made("archive: nothing new", "s", goal=8.0, ceiling=True),
         made("archive: nothing new, CPU", "s"),
-        made("audit", "s", 15.0, ceiling=True),
+        made("audit", "s", goal=15.0, ceiling=True),
         made("audit, CPU", "s"),
-        made("replay: while it writes", "events/s", 100_000),
+        made("replay: while it writes", "events/s", goal=100_000),
         made("replay: the whole run", "s"),
         made("replay: the whole run, CPU", "s"),
         made("first row visible, from the start of the process", "s"),
-        made("publish to visible, p50", "s", 2.0, ceiling=True),
+        made("publish to visible, p50", "s", goal=2.0, ceiling=True),
         made("publish to visible, the slowest", "s"),
     ]
 

@@ -34,6 +34,7 @@ from weft.testing.live_blocking import BlockingMesh
 pytestmark = pytest.mark.xdist_group("spark")
 SOAK = os.environ.get("WEFT_SOAK") == "1"
 ROUNDS = 10 if SOAK else 1
+KILLS_S_MAX = 3600.0 if SOAK else 600.0  # a minute for each of ten drivers, on a machine with a load of 30
 KINDS = (
     [(kind, place) for kind in lake.TableFormat for place in ("directory", "s3")]
     if SOAK
@@ -205,6 +206,7 @@ def test_settings_are_refused_in_words(mesh: BlockingMesh, tmp_path: Path) -> No
         assert words in str(refusal.value)
 
 
+@pytest.mark.timeout(KILLS_S_MAX)
 @pytest.mark.xdist_group("drivers")
 @pytest.mark.req("SPK-03", "LAK-01")
 @pytest.mark.parametrize(("kind", "place"), KINDS)

@@ -12,7 +12,7 @@ asks each of them and plans the reading itself, so it knows who did not answer. 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -185,23 +185,22 @@ def _unknown(audits: Sequence[StreamAudit], survey: Survey) -> list[Unread]:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """One side, in Spark: its events, and what tasks have added up of them (``SUMS``)."""
+    """One side, in Spark: what tasks have added up of its events (``SUMS``), and the events, should they be needed."""
 
-    rows: DataFrame
     sums: DataFrame
+    rows: Callable[[], DataFrame]
 
 
 def of_table(spark: SparkSession, table: lake.Table, subscribe: str) -> Events:
     """What the table has now."""
-    files, schema = table.files(), table.schema()
-    rows = table.read(spark, files).where(selects(subscribe))
-    columns = columns_of(schema.__class__([each for each in schema if each.name in (*STREAM, "offset", *COMPARED)]))
+    files, needed = table.files(), (*STREAM, "offset", *COMPARED)
+    columns = pa.schema([each for each in columns_of(table.schema()) if each.name in needed])
 
     def add_up(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return added_up(selected(subscribe, batch) for batch in batches)
 
     sums = map_files(spark, table.settings, columns, files, add_up, _sums_row(), AUDIT_TASK_BYTES)
-    return Events(rows, sums)
+    return Events(sums, lambda: table.read(spark, files).where(selects(subscribe)))
 
 
 def of_ranges(ranges: DataFrame) -> Events:
@@ -210,12 +209,12 @@ def of_ranges(ranges: DataFrame) -> Events:
     def add_up(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return added_up(fetched(batches))
 
-    return Events(events_of(ranges), ranges.mapInArrow(add_up, _sums_row()))
+    return Events(ranges.mapInArrow(add_up, _sums_row()), lambda: events_of(ranges))
 
 
 def of_rows(rows: DataFrame) -> Events:
     """Events that Spark has."""
-    return Events(rows, rows.select(*STREAM, "offset", *COMPARED).mapInArrow(added_up, _sums_row()))
+    return Events(rows.select(*STREAM, "offset", *COMPARED).mapInArrow(added_up, _sums_row()), lambda: rows)
 
 
 def _sums_row() -> StructType:
@@ -231,7 +230,7 @@ def compare(log: Events, archived: Events, asked: Collection[str]) -> list[Strea
     try:
         sides = _sides(sums)
         differing = sums.where(_differs()).select(*STREAM, "stretch")
-        found = _ranges(_unequal(log.rows, archived.rows, differing)) if differing.take(1) else {}
+        found = _ranges(_unequal(log.rows(), archived.rows(), differing)) if differing.take(1) else {}
     finally:
         sums.unpersist()
     audits = [
