@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from weft.datagram_node import Admission, ChangeKind, Relationships
 from weft.errors import UsageError
-from weft.wire.quic import quic_address
-from weft.wire.udp import Address
+from weft.wire.udp import Address, quic_address
 
 INTERVAL_S = 10.0
 

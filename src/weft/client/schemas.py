@@ -19,7 +19,7 @@ from weft.client.sampling import Sampling
 from weft.errors import UsageError
 from weft.model import Pattern, parse_pattern, parse_topic
 from weft.schema.errors import Fault
-from weft.schema.parsing import parse_schema
+from weft.schema.kinds import parse_schema
 from weft.schema.values import Kind, Schema
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -143,7 +143,7 @@ class Schemas:
     async def check(self, pattern: str, schema: Schema | None = None, *, last: int = 1000) -> CheckedEvents:
         """Find out which of the last events of topics, anywhere in the mesh, break a schema. Nothing is set. Without
         ``schema``, each topic's own schema is used, and topics without one are left out."""
-        from weft.schema.checking import find_faults
+        from weft.schema.kinds import find_faults
 
         events, unreached = await self._sample(pattern, last)
         by_topic: dict[str, list[Received]] = {}

@@ -1,10 +1,25 @@
-"""How fast datagrams may leave: less when somebody reports congestion, more again when nobody does (EMC-14)."""
+"""Both clocks in one value, and how fast datagrams may leave.
+
+They leave slower when somebody reports congestion, and faster again when nobody does (EMC-14).
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from weft.errors import UsageError
+
+
+class Instant(NamedTuple):
+    """One look at the clocks. A tuple, because there is one for every wake-up.
+
+    Intervals are measured with the steady one, or a clock that is set back would stop the heartbeats. Packets are dated
+    with the other, because other nodes compare them with theirs.
+    """
+
+    steady_s: float
+    unix_s: float
+
 
 DATAGRAM_BURST_S: Final = 0.02  # of the rate may leave at once: a switch's buffer takes 400 small datagrams
 DATAGRAM_BURST_MIN: Final = 16  # at any rate: a burst that every device takes

@@ -16,9 +16,8 @@ from uuid import UUID
 
 from weft.errors import UsageError
 from weft.limits import DATAGRAM_KNOWN_MAX, DATAGRAM_RELATIONSHIPS_MIN
-from weft.wire.quic import is_quic
 from weft.wire.recent import Recent
-from weft.wire.udp import Address
+from weft.wire.udp import Address, is_quic
 
 DATAGRAM_CHANGES_MAX: Final = 1024  # of relationships, if nobody asks for them
 DATAGRAM_BAR_S: Final = 600.0  # a dropped neighbour misses us after some heartbeats and asks again: not yet

@@ -26,15 +26,15 @@ from weft.wire.datagram import is_urgent_untrusted
 from weft.wire.emm import Credentials, Draft, EventType, Field, Judge, Packet, Seal, Terms, TrustStore, Verdict
 from weft.wire.emm.fields import MESSAGE_ID_BITS, Value
 from weft.wire.emm.seal import KeyFinder, no_keys
-from weft.wire.quic import show_any
 from weft.wire.reject import BadPacket
-from weft.wire.udp import Address, Datagram, Outgoing
+from weft.wire.udp import Address, Datagram, Outgoing, show_any
 from weft.wire.urgent_first import UrgentFirst
 
 
 class EmmSession:
-    """The state of a node. ``chance`` gives so many bits from a cryptographic source (EMM-02); ``find_key`` the keys
-    that payloads are encrypted with."""
+    """The state of a node. ``chance(n)`` returns n bits from a cryptographic source (EMM-02); ``find_key`` finds the
+    keys that payloads are encrypted with.
+    """
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class EmmSession:
         self._call(at)
 
     def gone(self, address: Address) -> None:
-        """A QUIC connection ended, so nobody can be reached there."""
+        """A QUIC connection ended: send nothing there."""
         self.neighbours.gone(address)
 
     def next_event(self) -> Event | None:
@@ -97,8 +97,9 @@ class EmmSession:
     # --- what the network does -----------------------------------------------------------------------------------
 
     def receive_datagrams(self, datagrams: Iterable[Datagram], at: Instant) -> None:
-        """All that arrived together, urgent ones first (EMM-29). Nobody vouched for that flag yet: it changes the order
-        and nothing else."""
+        """Take datagrams that arrived together, urgent ones first (EMM-29). That flag is not authenticated yet, so it
+        changes only the order.
+        """
         for datagram in sorted(datagrams, key=lambda each: not is_urgent_untrusted(each.data)):
             self._receive(datagram, at)
         self._call(at)
@@ -146,7 +147,9 @@ class EmmSession:
         self.figures.unread += not taken
 
     def _forward(self, packet: Packet, datagram: Datagram) -> None:
-        """As it came, with one less to live, to those that a rule names and never back (EMM-27)."""
+        """Send it on unchanged, with its time to live one less, to the neighbours that a rule names, and never back
+        (EMM-27).
+        """
         name = packet.event_name or ""
         rule = next((each for each in self._settings.forward if matches(Pattern(each.pattern), Topic(name))), None)
         if rule is None:

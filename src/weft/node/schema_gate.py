@@ -22,8 +22,8 @@ from weft.node.figures import SchemaFigures
 from weft.port.schemas import Checked, Payloads
 from weft.routing import Trie
 from weft.schema import Fault
-from weft.schema.checking import Decoder, decoder_of
 from weft.schema.errors import SchemaBroken
+from weft.schema.kinds import Decoder, decoder_of
 from weft.schema.registry import Mode, TopicSchema, parsed_versions, specificity
 from weft.security import RefusalLog
 

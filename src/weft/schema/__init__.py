@@ -4,9 +4,10 @@ Read in this order:
 
 - ``values``: what a schema says, whatever its language: columns, types, checks; ``BadSchema``.
 - ``errors``: what is wrong with events, and with versions.
-- ``ddl``, ``json_schema``, ``avro_schema``: the languages; ``parsing`` picks one.
+- ``ddl``, ``json_schema``, ``avro_schema``: the languages.
 - ``definition``: what one JSON payload is under a schema. The slow truth.
-- ``decoding``: the same, fast; ``avro_decoding`` for Avro; ``checking`` finds only faults.
+- ``decoding``: the same, fast; ``avro_decoding`` for Avro.
+- ``kinds``: picks the language for a text, and the decoder for payloads; finds only faults, without Arrow.
 - ``reading``: Arrow payloads in, Arrow columns out; ``arrow_types`` has the types.
 - ``compatibility``: whether a new version may follow an old one; ``inference``: a schema from events.
 - ``registry``: the schemas of a mesh, by pattern, with versions and modes.
@@ -21,11 +22,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from weft.schema.arrow_types import arrow_schema
-    from weft.schema.checking import find_faults
     from weft.schema.compatibility import Compatibility, breaks
     from weft.schema.errors import Fault, IncompatibleSchema, NoSchema, SchemaBroken
     from weft.schema.inference import Inferred, infer
-    from weft.schema.parsing import kind_of_file, parse_schema
+    from weft.schema.kinds import find_faults, kind_of_file, parse_schema
     from weft.schema.reading import TypedColumns, read_columns
     from weft.schema.values import CORRUPT, RESCUED, BadSchema, Column, Kind, Schema
 
@@ -54,11 +54,10 @@ __all__ = [
 
 _HOMES: Final = {
     "arrow_types": ("arrow_schema",),
-    "checking": ("find_faults",),
     "compatibility": ("Compatibility", "breaks"),
     "errors": ("Fault", "IncompatibleSchema", "NoSchema", "SchemaBroken"),
     "inference": ("Inferred", "infer"),
-    "parsing": ("kind_of_file", "parse_schema"),
+    "kinds": ("find_faults", "kind_of_file", "parse_schema"),
     "reading": ("TypedColumns", "read_columns"),
     "values": ("CORRUPT", "RESCUED", "BadSchema", "Column", "Kind", "Schema"),
 }
@@ -66,7 +65,7 @@ _MODULES: Final = {name: module for module, names in _HOMES.items() for name in 
 
 
 def __getattr__(name: str) -> Any:
-    """Each part is loaded when somebody asks for it: publishing needs none of them."""
+    """Each part is loaded at its first use: publishing needs none of them."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -80,7 +80,7 @@ def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def _wider_struct(one: pa.StructType, other: pa.StructType) -> pa.StructType | None:
-    """The fields of the one, then those that only the other has."""
+    """The fields of the first, then those that only the second has."""
     fields: dict[str, pa.DataType] = {each.name: each.type for each in one}
     known = {name.casefold(): name for name in fields}
     for each in other:

@@ -80,7 +80,9 @@ class JsonDecoder:
         return read_row(self._schema, payload).fault
 
     def rows(self, payloads: Sequence[bytes]) -> tuple[list[Sequence[Any]], dict[int, Row]]:
-        """One sequence of values per payload; and, by its place, everything about those that are not just fine."""
+        """A sequence of values for each payload, and by place the full result of each payload that has a fault or
+        unknown fields.
+        """
         rows, suspects = self._decode(self._reading.decode, payloads, keep=True)
         suspects |= self._broken(rows)
         slow = self._rows_with_more(payloads, sorted(suspects))

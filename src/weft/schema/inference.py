@@ -2,7 +2,7 @@
 
 A field that every event has is required; one that is ever null may be null. Numbers are BIGINT until one has a point,
 texts are STRING unless all of them are times or dates. What has different types in different events is JSON, and an
-object with very many different names is a map. Fields whose names make no columns are left to ``_rescued``.
+object with very many different names is a map. Fields whose names cannot be columns are left to ``_rescued``.
 """
 
 from __future__ import annotations

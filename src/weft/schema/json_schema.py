@@ -2,7 +2,7 @@
 
 An object with ``properties`` is a struct, one with ``additionalProperties`` alone a map, ``{}`` any JSON. Local
 references (``#/$defs/...``) and ``anyOf`` with null are read, as tools that write schemas of classes use them. A
-keyword that nobody would check is refused by name: a schema that says more than is kept would lie. Notes (``title``,
+keyword that would not be checked is refused by name: a schema must not promise more than is checked. Notes (``title``,
 ``description``, ``default``, ``examples``) are fine.
 """
 

@@ -1,6 +1,6 @@
-"""Regular expressions that a publisher's text may be matched with: RE2's, by Arrow, whose time is linear in the text.
-
-Python's own would let one hostile text hold a node for hours. So a schema with a pattern loads Arrow; no other does.
+"""Regular expressions that a publisher's text may be matched with: they run on RE2, through Arrow, in time linear in
+the text. With Python's ``re``, one hostile text could block a node for hours. So only a schema with a pattern loads
+Arrow.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ import pyarrow as pa
 from msgspec.structs import astuple
 
 from weft.schema.arrow_types import arrow_schema, arrow_type
-from weft.schema.checking import decoder_of
 from weft.schema.definition import Row
 from weft.schema.errors import Fault
+from weft.schema.kinds import decoder_of
 from weft.schema.values import ListOf, MapOf, Scalar, Schema, Shape, StructOf
 
 SLICE_ROWS: Final = (

@@ -22,7 +22,7 @@ from weft.model import Pattern, Topic, matches, parse_pattern
 from weft.model.topic import ONE, REST
 from weft.schema.compatibility import Compatibility, breaks
 from weft.schema.errors import IncompatibleSchema
-from weft.schema.parsing import parse_schema
+from weft.schema.kinds import parse_schema
 from weft.schema.values import BadSchema, Kind, Schema
 
 SCHEMAS_BUCKET: Final = "weft.schemas"
@@ -66,7 +66,7 @@ class TopicSchema(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What somebody wants to set. None stays as it is; for a pattern that is new, a default counts."""
+    """What a caller wants to set. None leaves it as it is, or takes the default for a new pattern."""
 
     schema: Schema | None = None
     mode: Mode | None = None

@@ -65,7 +65,7 @@ FLOAT_MAX: Final = 3.4028234663852886e38  # the largest of 32 bits
 
 @dataclass(frozen=True, slots=True)
 class DecimalType:
-    """Digits in all, and how many of them stand after the point."""
+    """``precision`` digits, ``scale`` of them after the point."""
 
     precision: int
     scale: int
@@ -181,7 +181,7 @@ def quoted_name(name: str) -> str:
 
 
 def walk(shape: Shape, path: str = "") -> Iterator[tuple[str, Shape]]:
-    """The shape and all that are inside it, with the paths of their fields."""
+    """The shape and all shapes inside it, with the paths of their fields."""
     yield path, shape
     match shape.type:
         case ListOf(item=item):

@@ -85,3 +85,23 @@ def show(address: Address) -> str:
     """``127.0.0.1:7500``, ``[::1]:7500``, for people."""
     host, port = address[0], address[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+SCHEME: Final = "quic/"
+
+
+def quic_address(address: Address) -> Address:
+    host, *rest = address
+    return (f"{SCHEME}{host}", *rest)  # type: ignore[return-value]
+
+
+def is_quic(address: Address) -> bool:
+    return address[0].startswith(SCHEME)
+
+
+def show_any(address: Address) -> str:
+    """``127.0.0.1:4700``, ``quic/127.0.0.1:4700``, ``quic/[::1]:4700``."""
+    if not is_quic(address):
+        return show(address)
+    host, *rest = address
+    return f"{SCHEME}{show((host.removeprefix(SCHEME), *rest))}"  # type: ignore[arg-type]

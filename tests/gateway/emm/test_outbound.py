@@ -25,8 +25,7 @@ from weft.port.errors import ShuttingDown
 from weft.port.held import HeldBytes, Holding
 from weft.security import Secret, Trust
 from weft.wire import emm
-from weft.wire.quic import quic_address
-from weft.wire.udp import Address
+from weft.wire.udp import Address, quic_address
 
 WAIT_S = 20.0
 ME = Identity(UUID(int=5), Secret(b"e" * 32))

@@ -6,8 +6,7 @@ import pytest
 
 from tests.gateway.emm.devices import Device
 from weft.gateway.emm.quarantine import Quarantine
-from weft.gateway.emm.rows import Arrived, Rejected
-from weft.gateway.emm.sources import Sources
+from weft.gateway.emm.rows import Arrived, Rejected, Sources
 from weft.gateway.emm.waiting import Line, Signatures
 from weft.wire.reject import Reject
 from weft.wire.udp import Address

@@ -29,9 +29,8 @@ from weft.gateway.emm.packing import Packed, Packer
 from weft.gateway.emm.quarantine import Quarantine
 from weft.gateway.emm.relations import Relations
 from weft.gateway.emm.replay_journal import ReplayJournal
-from weft.gateway.emm.rows import Accepted, Arrived, Header
+from weft.gateway.emm.rows import Accepted, Arrived, Header, Sources
 from weft.gateway.emm.settings import GatewaySettings, Out, Target
-from weft.gateway.emm.sources import Sources
 from weft.gateway.emm.topics import HEARTBEAT_TOPIC, HELLO_TOPIC, TopicMap
 from weft.limits import SECURITY_RELOAD_INTERVAL_S
 from weft.port.node import MeshNode
@@ -239,7 +238,7 @@ class EmmGateway:
             self._call(at)
 
     async def _write_pins_down(self) -> None:
-        """Keys that were pinned on first use have to be known after a restart (EMM-17)."""
+        """Write down keys that were pinned on first use, so that they are known after a restart (EMM-17)."""
         self._pins |= self._store.take_new_pins()
         if not self._pins:
             return
@@ -269,7 +268,7 @@ class EmmGateway:
             self._tell_of_journal(error)
 
     def _tell_of_journal(self, error: StorageError) -> None:
-        """Devices go on sending meanwhile: what they send now could be replayed after a restart."""
+        """Report that the journal cannot be written: datagrams that are taken now could be replayed after a restart."""
         if not self._journal_failed:
             self._logger.error("replays_not_kept", reason=str(error))
         self._journal_failed = True

@@ -24,8 +24,7 @@ from weft.model import Batch, Event, EventId, Position, Topic, matches
 from weft.port.errors import ShuttingDown
 from weft.port.held import Holding, Use
 from weft.port.node import MeshNode
-from weft.wire.quic import is_quic
-from weft.wire.udp import Address
+from weft.wire.udp import Address, is_quic
 
 GATEWAY_EMM_CREDIT_BYTES: Final = 1 * MIB  # of events on their way out to datagrams
 EVENTS_AT_ONCE: Final = 64  # packed before others have their turn: a few milliseconds

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from weft.gateway.emm.rows import Arrived
-from weft.gateway.emm.sources import GATEWAY_EMM_SOURCES_MAX
+from weft.gateway.emm.rows import GATEWAY_EMM_SOURCES_MAX, Arrived
 from weft.limits import EMM_PACKET_BYTES_MAX
 from weft.wire.datagram import is_urgent_untrusted
 

@@ -1,4 +1,6 @@
-"""What Prometheus collects: the numbers that were counted, and those that the node tells when it is asked."""
+"""What Prometheus collects: numbers that are counted as things happen, and numbers that are read from the node at each
+scrape.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ from weft.node.figures import (
     NodeFigures,
     PeerFigures,
 )
-from weft.node.metrics import clients, gateways, links, log, mesh, process, security, services, tables
+from weft.node.metrics import clients, gateways, links, mesh, node, security, services, tables
 from weft.node.metrics.definition import Definition, Kind, family
 
 PEER_LABELS_MAX: Final = 256  # ten series each: Prometheus can take that, and nobody looks at more links of one node
 REFUSAL_LABELS_MAX: Final = 32  # codes of refusals; there are fifteen
 
-SUBJECTS: Final = (links, clients, log, tables, mesh, security, gateways, services, process)
+SUBJECTS: Final = (links, clients, node, tables, mesh, security, gateways, services)
 DEFINITIONS: Final = tuple(
     value for subject in SUBJECTS for value in vars(subject).values() if isinstance(value, Definition)
 )
@@ -69,7 +71,9 @@ class Metrics(Collector):
         self._published.add(events, size)
 
     def delivered_after(self, events: int, size: int, age_s: float, here_s: float | None, times: int = 1) -> None:
-        """How old these events were, and how long they had been here (None: unknown), for so many subscribers."""
+        """Count a delivery to ``times`` subscribers: how old the events were, and how long this node had them (None:
+        unknown).
+        """
         self._delivered.add(events, size, times)
         self._delivery_age_s.add(age_s, events * times)
         if here_s is not None:
@@ -97,7 +101,7 @@ class Metrics(Collector):
         yield from clients.of_clients(
             self._published, self._delivered, self._delivery_age_s, self._delivery_wait_s, self._refused
         )
-        yield from log.of_log(figures, self._sync_s)
+        yield from node.of_log(figures, self._sync_s)
         yield from tables.of_pipelines(figures.pipelines, time.time_ns() // 1000)
         yield from mesh.of_mesh(figures)
         yield from security.of_security(figures)
@@ -116,7 +120,7 @@ class Metrics(Collector):
             yield from gateways.of_exmp(figures.exmp)
         if figures.calls is not None:
             yield from services.of_calls(figures.calls)
-        yield from process.of_process(figures, self.loop_delay_s)
+        yield from node.of_process(figures, self.loop_delay_s)
 
     def describe(self) -> Iterable[Metric]:
         """Names without numbers: the registry asks before the node can be read."""

@@ -15,14 +15,14 @@ says nothing about the IP header, so every packet arrives with a TTL of 64 and w
 - ``links``          all connections of one owner
 - ``dialling``       a connection that is made again whenever it ends
 
-Addresses of connections look like ``quic/10.0.0.7``, see ``weft.wire.quic``.
+Addresses of connections look like ``quic/10.0.0.7``, see ``weft.wire.udp``.
 """
 
 from weft.transport.quic.configuration import ALPN, Shown, read_roots
 from weft.transport.quic.connection import QUIC_PACKET_BYTES_MAX
 from weft.transport.quic.dialling import KeptConnection
 from weft.transport.quic.links import QuicLinks
-from weft.wire.quic import is_quic, quic_address, show_any
+from weft.wire.udp import is_quic, quic_address, show_any
 
 __all__ = [
     "ALPN",

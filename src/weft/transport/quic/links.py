@@ -25,8 +25,7 @@ from weft.transport.quic.configuration import (
 )
 from weft.transport.quic.connection import Connection
 from weft.transport.udp import OnDatagrams
-from weft.wire.quic import quic_address
-from weft.wire.udp import TTL_DEFAULT, Address, Datagram, show
+from weft.wire.udp import TTL_DEFAULT, Address, Datagram, quic_address, show
 
 QUIC_DATAGRAMS_AT_ONCE: Final = 512  # handed on before others have their turn
 QUIC_CONNECT_TIMEOUT_S: Final = 10.0  # two round trips and a certificate

@@ -40,7 +40,6 @@ from weft.wire.coaty.filters import (
     path_of,
     where,
 )
-from weft.wire.coaty.identifiers import is_peer_id, is_uuid
 from weft.wire.coaty.io_routes import IoEffect, IoRoutes, IoState, SubscribeRoute, UnsubscribeRoute
 from weft.wire.coaty.joins import JoinCondition, join
 from weft.wire.coaty.liveliness import CarryOut, Effect, Liveliness, Ping, Reply, Send
@@ -67,11 +66,13 @@ from weft.wire.coaty.messages import (
     topics_of,
     type_filters,
 )
-from weft.wire.coaty.namespaces import (
+from weft.wire.coaty.names import (
     DEFAULT_NAMESPACE,
     NamespaceProblem,
     check_namespace,
     fits_mdns,
+    is_peer_id,
+    is_uuid,
     mdns_service_name,
     require_namespace,
 )

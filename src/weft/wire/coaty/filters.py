@@ -16,8 +16,8 @@ from typing import Final
 
 from weft.errors import UsageError
 from weft.limits import COATY_JSON_DEPTH_MAX
-from weft.wire.coaty.identifiers import shown
 from weft.wire.coaty.jsonvalues import Json, JsonObject, count_nodes, is_number, require_json
+from weft.wire.coaty.names import shown
 
 COATY_FILTER_CONDITIONS_MAX: Final = 256  # of one object filter; people write a handful
 COATY_FILTER_PATH_MAX: Final = COATY_JSON_DEPTH_MAX  # no property lies deeper
@@ -104,8 +104,9 @@ def path_of(dotted: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class ContextFilter:
-    """Conditions on one object. Without conditions, everything matches (but nothing does if any one of them would
-    suffice)."""
+    """Conditions on one object. Without conditions, every object matches if all conditions must hold, and none if one
+    is enough.
+    """
 
     conditions: tuple[Condition, ...] = ()
     combine: Combine = Combine.AND
@@ -141,7 +142,7 @@ class OrderBy:
 
 @dataclass(frozen=True, slots=True)
 class ObjectFilter(ContextFilter):
-    """Demands on objects, and which part of those that meet them is wanted, in which order."""
+    """Conditions on objects, and which part of the matching objects is wanted, in which order."""
 
     order_by: tuple[OrderBy, ...] = ()
     skip: int | None = None

@@ -26,8 +26,7 @@ class UnsubscribeRoute:
 
 @dataclass(frozen=True, slots=True)
 class IoState:
-    """What the observer of an IO point is told: whether anybody is at the other end, and how often a source may
-    speak."""
+    """What the observer of an IO point gets: whether anybody is at the other end, and how often a source may send."""
 
     io_point_id: str
     has_associations: bool
@@ -47,7 +46,7 @@ class IoRoutes:
         self._update_rates: dict[str, float | None] = {}  # by source, as told last
 
     def route_of(self, io_source_id: str) -> str | None:
-        """Where a source publishes its values; nowhere, while nobody listens."""
+        """The route on which a source publishes its values; None while nobody listens."""
         return next((route for (source, _), route in self._routes.items() if source == io_source_id), None)
 
     def actors_on(self, route: str) -> list[str]:
@@ -59,7 +58,7 @@ class IoRoutes:
         return [actor for actor in actors if actor in self._actor_ids]
 
     def associate(self, event: Associate) -> list[IoEffect]:
-        """What an Associate event changes. One about points of other agents changes nothing."""
+        """Apply an Associate event. Events about points of other agents change nothing."""
         source, actor = event.io_source_id, event.io_actor_id
         if source not in self._source_ids and actor not in self._actor_ids:
             return []

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from weft.errors import UsageError
 from weft.wire.coaty.errors import BadCoatyMessage
-from weft.wire.coaty.identifiers import shown
 from weft.wire.coaty.jsonvalues import Json, JsonObject
+from weft.wire.coaty.names import shown
 from weft.wire.coaty.objects import CoatyObject
 
 COATY_JOINS_MAX: Final = 16  # join conditions of one query
@@ -50,7 +50,7 @@ def join(
 ) -> list[CoatyObject]:
     """Copies of the results with the related objects whose ``from_property`` is what they refer to.
 
-    References to nothing join nothing. Raise only BadCoatyMessage: the peer that asked wants too much.
+    References to nothing join nothing. Raise only BadCoatyMessage, if the peer asks for too much.
     """
     referable: dict[object, list[CoatyObject]] = {}
     for candidate in related:

@@ -71,7 +71,9 @@ def encode_json(value: Json, what: str, bytes_max: int) -> bytes:
 
 
 def require_json(value: object, what: str, depth_left: int = COATY_JSON_DEPTH_MAX) -> None:
-    """Only JSON, and no deeper than peers accept. The encoder alone would write NaN as null, and bytes as base64."""
+    """Raise UsageError for a value that is not JSON, or deeper than peers accept. The encoder itself would write NaN as
+    null, and bytes as base64.
+    """
     match value:
         case None | bool() | int() | str():
             pass

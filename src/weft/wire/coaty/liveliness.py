@@ -1,4 +1,4 @@
-"""Which neighbours are alive, and whose last will has to be carried out: decisions only, no I/O (COA-10)."""
+"""Decides which neighbours are alive, and whose last will must be carried out; no I/O (COA-10)."""
 
 from __future__ import annotations
 
@@ -131,7 +131,9 @@ class Liveliness:
         return peer_id in self._acked_at_s and now_s - self._acked_at_s[peer_id] < COATY_PING_LOOP_S
 
     def _keep_for_later(self, message: AnnounceLastWill, from_peer: str) -> None:
-        """Until the peer is seen in our namespace, which takes milliseconds; so it is the oldest that have to go."""
+        """Keep it until the peer is seen in our namespace, which takes milliseconds. If there is no room, the oldest
+        go.
+        """
         self._strangers.setdefault(from_peer, message)
         while sum(len(kept.last_wills) + 1 for kept in self._strangers.values()) > COATY_WILLS_MAX:
             del self._strangers[next(iter(self._strangers))]

@@ -14,9 +14,9 @@ from typing import Final, TypeAlias, assert_never
 from weft.errors import UsageError
 from weft.limits import COATY_WILLS_MAX, KIB, MPLEX_MESSAGE_BYTES_MAX
 from weft.wire.coaty.errors import BadCoatyMessage, blaming_peer
-from weft.wire.coaty.identifiers import require_peer_id, require_uuid, shown
 from weft.wire.coaty.jsonvalues import Json, JsonObject, decode_json_untrusted, encode_json
 from weft.wire.coaty.messages import Message
+from weft.wire.coaty.names import require_peer_id, require_uuid, shown
 from weft.wire.coaty.one_way import Deadvertise
 
 COATY_LIVELINESS_BYTES_MAX: Final = MPLEX_MESSAGE_BYTES_MAX  # one message is one frame

@@ -123,7 +123,9 @@ def _meets(value: JsonObject, condition: Condition, steps: Steps) -> bool:
 
 
 def _compare(found: Json, operand: Json, steps: Steps, holds: Callable[[Any, Any], bool]) -> bool:
-    """Strings with strings, numbers with numbers; other pairs have no order, and so no comparison of them holds."""
+    """Compare strings with strings and numbers with numbers. Other pairs have no order, so no comparison of them is
+    true.
+    """
     match found, operand:
         case str(), str():
             steps.take(len(found) + len(operand))

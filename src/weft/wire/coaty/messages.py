@@ -12,9 +12,9 @@ from weft.errors import UsageError
 from weft.limits import COATY_PAYLOAD_BYTES_MAX, COATY_RECEIVED_BYTES_MAX
 from weft.wire.coaty.errors import BadCoatyMessage, blaming_peer
 from weft.wire.coaty.filters import ContextFilter, ObjectFilter, read_context_filter, read_object_filter
-from weft.wire.coaty.identifiers import require_uuid, shown
 from weft.wire.coaty.joins import JoinCondition, read_join_conditions
 from weft.wire.coaty.jsonvalues import Json, JsonObject, decode_json_untrusted, encode_json
+from weft.wire.coaty.names import require_uuid, shown
 from weft.wire.coaty.objects import CORE_TYPES, OBJECT_TYPE_PREFIX, CoatyObject
 from weft.wire.coaty.one_way import Advertise, Associate, Channel, Deadvertise, IoValue
 from weft.wire.coaty.topics import EventType, Topic
@@ -71,7 +71,7 @@ def event_type_of(data: EventData) -> EventType:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """An event: who says it, what, and for two-way events the id that ties answers to their question."""
+    """An event: its sender, its content, and for two-way events the id that links answers to their question."""
 
     source_id: str
     data: EventData
@@ -105,7 +105,7 @@ def encode_payload(message: Message) -> bytes:
 def decode_payload_untrusted(event: EventType, payload: bytes) -> Message:
     """A message of a known event type; raise only BadCoatyMessage.
 
-    Not for raw IO values: there the payload itself is the value, and who subscribes knows it.
+    Not for raw IO values: there the payload itself is the value, and subscribers know that.
     """
     envelope = decode_json_untrusted(payload, "payload", COATY_RECEIVED_BYTES_MAX)
     if not isinstance(envelope, dict):
@@ -135,7 +135,7 @@ def decode_external_io_value_untrusted(payload: bytes) -> IoValue:
 def topics_of(namespace: str, message: Message, name: str | None = None) -> list[Topic]:
     """Where a message is published. ``name`` is the channel, operation or IO context, where the event needs one.
 
-    Advertise and Update go to those who observe the core type, and to those who observe the object type.
+    Advertise and Update are published for observers of the core type and for observers of the object type.
     """
     match message.data:
         case Advertise(object=published) | Update(object=published):

@@ -15,8 +15,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from weft.errors import UsageError
 from weft.limits import COATY_JSON_DEPTH_MAX
-from weft.wire.coaty.identifiers import require_uuid, shown
 from weft.wire.coaty.jsonvalues import Json, JsonObject
+from weft.wire.coaty.names import require_uuid, shown
 
 CoatyObject: TypeAlias = JsonObject
 

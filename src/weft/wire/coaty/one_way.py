@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.errors import UsageError
-from weft.wire.coaty.identifiers import require_uuid, shown
 from weft.wire.coaty.jsonvalues import Json, JsonObject, is_number
+from weft.wire.coaty.names import require_uuid, shown
 from weft.wire.coaty.objects import CoatyObject, require_object, require_objects
 from weft.wire.coaty.topics import require_filter, require_io_route
 

@@ -10,8 +10,7 @@ from typing import Final
 from weft.errors import UsageError
 from weft.limits import FLOODSUB_TOPIC_BYTES_MAX
 from weft.wire.coaty.errors import blaming_peer
-from weft.wire.coaty.identifiers import require_uuid, shown
-from weft.wire.coaty.namespaces import FORBIDDEN_CHARACTERS, is_unicode, require_namespace
+from weft.wire.coaty.names import FORBIDDEN_CHARACTERS, is_unicode, require_namespace, require_uuid, shown
 
 COATY_TOPIC_BYTES_MAX: Final = FLOODSUB_TOPIC_BYTES_MAX
 PROTOCOL_PREFIX: Final = "coaty/"

@@ -14,10 +14,10 @@ from msgspec import UNSET, UnsetType
 
 from weft.errors import UsageError
 from weft.wire.coaty.filters import ContextFilter, ObjectFilter
-from weft.wire.coaty.identifiers import require_uuid, shown
 from weft.wire.coaty.joins import JoinCondition
 from weft.wire.coaty.jsonvalues import Json, JsonObject
 from weft.wire.coaty.matching import matches
+from weft.wire.coaty.names import require_uuid, shown
 from weft.wire.coaty.objects import CORE_TYPES, CoatyObject, require_object, require_objects
 from weft.wire.coaty.one_way import require_private_data, require_published_object, require_strings
 
@@ -133,7 +133,7 @@ class Complete:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A remote operation to be performed, by those only whose context meets the filter."""
+    """A remote operation, to be performed only by agents whose context matches the filter."""
 
     parameters: Sequence[Json] | JsonObject | None = None
     filter: ContextFilter | None = None
@@ -145,7 +145,7 @@ class Call:
     def concerns(self, context: JsonObject | None) -> bool:
         """Whether an agent that performs the operation in this context is meant; raise only BadCoatyMessage.
 
-        One without a context performs every call; one with a context none that has no filter.
+        An agent without a context performs every call; an agent with a context performs no call without a filter.
         """
         if context is None:
             return True

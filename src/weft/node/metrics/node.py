@@ -1,4 +1,4 @@
-"""The log, its disk, and its largest topics."""
+"""The node itself: its log and disk, its largest topics, the spans that it makes, and its event loop."""
 
 from __future__ import annotations
 
@@ -44,3 +44,18 @@ def of_log(figures: NodeFigures, sync_s: Histogram) -> Iterator[Metric]:
     yield single(DISK_FULL, figures.disk_full)
     yield family(TOPIC_EVENTS, [((each.topic,), each.events) for each in figures.topics])
     yield family(TOPIC_BYTES, [((each.topic,), each.size_bytes) for each in figures.topics])
+
+
+SPANS: Final = Definition("weft_trace_spans_total", Kind.COUNTER, "Spans of traced events that this node made.")
+SPANS_DROPPED: Final = Definition(
+    "weft_trace_spans_dropped_total", Kind.COUNTER, "Spans not made, because tracing.spans_per_s_max was reached."
+)
+LOOP_DELAY: Final = Definition(
+    "weft_loop_delay_seconds", Kind.HISTOGRAM, "How late the event loop comes to what is due: others held it up."
+)
+
+
+def of_process(figures: NodeFigures, loop_delay_s: Histogram) -> Iterator[Metric]:
+    yield single(SPANS, figures.spans_made)
+    yield single(SPANS_DROPPED, figures.spans_dropped)
+    yield histogram(LOOP_DELAY, loop_delay_s)
