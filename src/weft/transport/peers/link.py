@@ -13,6 +13,7 @@ from typing import Final
 
 from weft.core.messages import FramesDropped, PeerEffect, SendPlain, SendPlainAck
 from weft.errors import PeerError, UsageError
+from weft.limits import KIB
 from weft.membership import Heartbeat, Message
 from weft.model import NodeId
 from weft.security.key_exchange import KeyTalk
@@ -31,6 +32,7 @@ from weft.wire.mesh.peerlink_pb2 import PeerClosing, PeerMessage
 
 LINK_TELL_S_MIN: Final = 0.1  # between two reports of dropped frames: each report makes the core send them again
 LINK_FAREWELL_TIMEOUT_S: Final = 1.0  # to say why a link is given up; a peer that does not listen need not know
+LINK_WRITE_BYTES: Final = 256 * KIB  # of frames written before others have their turn: 4 ms if what they hold is small
 
 
 # A peer that lacks one of these gets the four messages of the document, and nothing else.
@@ -246,10 +248,14 @@ class PeerConnection:
                 await asyncio.sleep(0)
 
     async def _write_events(self) -> None:
+        written = 0  # since others had their turn
         while True:
             portion = self._outbox.take()
             if portion is not None:
-                await self._write(self._events, self._message_of(portion.what), portion.since_s)
+                written += await self._write(self._events, self._message_of(portion.what), portion.since_s)
+                if written >= LINK_WRITE_BYTES:
+                    written = 0
+                    await asyncio.sleep(0)
             elif self._farewell is not None:
                 if self._farewell.leaving and self.control is not None:
                     await self._control_written.wait()  # the goodbye itself: the peer stops reading when it closes
@@ -280,7 +286,8 @@ class PeerConnection:
                 said = key_message(message) if isinstance(message, KeyTalk) else member_message(message, features)
                 await self._write(stream, said, self._loop.time())
 
-    async def _write(self, stream: ByteStream, message: PeerMessage, since_s: float) -> None:
+    async def _write(self, stream: ByteStream, message: PeerMessage, since_s: float) -> int:
+        """Return the size of the frame."""
         compressed = self._settings.compression and Feature.ZSTD in self.features
         frame = write_peer_message(message, compressed=compressed)
         if len(frame) > self._settings.max_message_bytes:
@@ -289,6 +296,7 @@ class PeerConnection:
         latency_s = self._loop.time() - since_s
         self._traffic.sent(len(frame), latency_s)
         self._observer.sent(self.peer, len(frame), latency_s)
+        return len(frame)
 
     # --- seen from outside ---------------------------------------------------------------------------------------
 

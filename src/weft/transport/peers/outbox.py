@@ -42,6 +42,7 @@ from weft.transport.peers.settings import DropPolicy, LinkSettings
 
 LINK_URGENT_BYTES_MAX: Final = 32 * MIB  # acks and resumes that a peer does not take; with more, the link is given up
 LINK_FRAME_BYTES: Final = 1 * MIB  # batches share a frame up to this: small frames cost, large ones block others
+LINK_FRAME_ITEMS_MAX: Final = 512  # batches in one frame, however small: 2 ms to write
 LINK_FRAME_ACKS_MAX: Final = 1024  # in one frame: about 100 KiB, 2 ms to write and to read
 LINK_CALL_BYTES_MAX: Final = 16 * MIB  # requests and replies that wait; others are dropped, and time out
 LINK_CONTROL_FRAMES_MAX: Final = 256  # gossip and probes waiting; the oldest go, the next round repeats them
@@ -122,6 +123,8 @@ class DataQueue:
         while self._queue:
             item = self._queue[0]
             if portion and (portion_bytes + item.bytes > bytes_max or not isinstance(item.what, Copy)):
+                break
+            if len(portion) == LINK_FRAME_ITEMS_MAX:
                 break
             portion.append(self._queue.popleft())
             portion_bytes += item.bytes
