@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.log.laboratory import EPOCH, numbered, numbers, payloads, settle, stream
-from weft.cli.log import _settle
+from weft.cli.log.commands import _settle
 from weft.errors import StorageError
 from weft.limits import MIB
 from weft.log import Log, MemoryStore, open_log, open_store
