@@ -396,7 +396,9 @@ def _end_groups(world: World, mix: Mix) -> None:
     dice = chance_of(world.seed, "ends of groups")
     for book in world.groups:
         if dice.random() < 0.25:
-            world.schedule.at(dice.uniform(4.0, 40.0), partial(_drop, world, book, dice))
+            drop_s = dice.uniform(4.0, 40.0)
+            world.disturbed_until_s = max(world.disturbed_until_s, world.schedule.now_s + drop_s)
+            world.schedule.at(drop_s, partial(_drop, world, book, dice))
     if mix.expires:
         world.schedule.at(dice.uniform(2.0, 12.0), partial(_use_once, world, dice))
 
