@@ -325,7 +325,7 @@ def test_a_frame_of_very_many_batches_is_handled_in_portions() -> None:
             await node.record.until(lambda: len(node.record.offsets()) == 1000)
             assert node.record.offsets() == list(range(1000))
             sizes = [len(each.copies) for each in node.record.inputs if isinstance(each, ReceivedCopies)]
-            assert sizes == [256, 256, 256, 232]
+            assert sizes == [64] * 15 + [40]
 
     asyncio.run(story())
 

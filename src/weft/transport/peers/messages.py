@@ -64,7 +64,7 @@ from weft.wire.mesh.streams import read_position_untrusted, read_stream_untruste
 T = TypeVar("T")
 
 LINK_READ_BYTES: Final = 1 * MIB  # of frames handled before other tasks have their turn: 1 to 10 ms
-LINK_READ_BATCHES: Final = 256  # of batches however small, handled before other tasks have their turn
+LINK_READ_BATCHES: Final = 64  # of batches however small, likewise: the first one of a stream takes 0.1 ms to keep
 LINK_READ_POSITIONS: Final = 1024  # likewise: 2 ms to read, and as much again to take in
 
 
