@@ -13,8 +13,8 @@ from rich.rule import Rule
 
 from tools.demo_mesh import show_mesh
 from tools.demo_pipeline import show_pipeline
-from weft.cli.packet_input import Captured
-from weft.cli.packet_output import print_tree
+from weft.cli.packet.input import Captured
+from weft.cli.packet.output import print_tree
 from weft.model import Batch, Event, matches, parse_pattern, parse_topic
 from weft.wire import emm
 from weft.wire.emm.columnar import decode_column

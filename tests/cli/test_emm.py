@@ -191,7 +191,7 @@ def test_send_compressed_sealed_large_and_by_the_profile(weft: Weft, target: soc
 
 @pytest.mark.req("EMM-02")
 def test_message_ids_come_from_secrets(weft: Weft, target: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.cli.emm_work.secrets.randbits", lambda bits: 1 << bits - 1 | 0xC0FFEE)
+    monkeypatch.setattr("weft.cli.emm.work.secrets.randbits", lambda bits: 1 << bits - 1 | 0xC0FFEE)
     assert weft("emm", "send", address_of(target), "n", *KEYS).status == 0
     assert wire.parse_untrusted(target.recv(2048)).message_id == 0x80C0FFEE
 

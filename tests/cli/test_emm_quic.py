@@ -21,7 +21,7 @@ from tests.gateway.emm.devices import Device
 from tests.security import pki
 from tests.transport.quic.test_links import signed_by_itself
 from tests.up import COMMAND, ended_in_time, up
-from weft.cli.emm_quic import send_packet
+from weft.cli.emm.quic import send_packet
 from weft.errors import PeerError
 from weft.gateway.emm.identity import FRESH_BYTES, settle_identity
 from weft.security import CertificateStore, tls_directory
@@ -71,7 +71,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 @pytest.mark.req("EMM-02", "EMM-28")
 def test_send_over_quic(weft: Weft, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command ends when the other side has acknowledged, so the packet is there. Its number is from ``secrets``."""
-    monkeypatch.setattr("weft.cli.emm_work.secrets.randbits", lambda bits: 1 << bits - 1 | 0xC0FFEE)
+    monkeypatch.setattr("weft.cli.emm.work.secrets.randbits", lambda bits: 1 << bits - 1 | 0xC0FFEE)
     sent = weft("emm", "send", server.address, "plant.temp", "21.5", *KEYS, "--quic", "--root", server.root, "--json")
     assert (sent.status, sent.document["message_id"]) == (0, "80c0ffee")
     (data,) = server.came

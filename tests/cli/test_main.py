@@ -6,12 +6,17 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer import Context
+from typer.main import get_command
 
 from tests.cli.commands import Weft
 from tests.up import COMMAND, END_TIMEOUT_S
+from weft.cli.main import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 CLIENT_OPTIONS = ["--node", "--insecure", "--context", "--json"]
@@ -56,6 +61,17 @@ NAMES = {
 }
 
 
+def commands_below(command: Any, path: str = "") -> Iterator[tuple[str, bool]]:
+    """The whole name of each command, and whether help hides it."""
+    context = Context(command)
+    for name in command.list_commands(context):
+        below, whole = command.get_command(context, name), f"{path} {name}".strip()
+        if hasattr(below, "list_commands"):
+            yield from commands_below(below, whole)
+        else:
+            yield whole, below.hidden
+
+
 @pytest.mark.parametrize("command", NAMES)
 def test_every_command_has_its_options(weft: Weft, command: str) -> None:
     outcome = weft(*command.split(), "--help")
@@ -70,6 +86,29 @@ def test_the_page_names_every_command_and_option() -> None:
     for command, options in NAMES.items():
         assert f"weft {command}" in page, command
         assert [name for name in options if f"{name}" not in page] == []
+
+
+def test_every_command_that_help_shows_is_in_the_documents() -> None:
+    pages = "".join(page.read_text() for page in PAGE.parent.glob("*.md"))
+    shown = [name for name, hidden in commands_below(get_command(app)) if not hidden]
+    assert len(shown) > len(NAMES)
+    assert [name for name in shown if f"weft {name}" not in pages] == []
+
+
+def test_what_lists_answers_to_ls_and_to_list() -> None:
+    names = {name for name, _ in commands_below(get_command(app))}
+    twins = {"ls": "list", "list": "ls"}
+    lists = [name.rsplit(" ", 1) for name in names if name.rsplit(" ", 1)[-1] in twins]
+    takes_a_name = {"kv", "log"}  # these list what is inside one thing
+    assert len(lists) >= 16
+    assert [
+        (group, last) for group, last in lists if group not in takes_a_name and f"{group} {twins[last]}" not in names
+    ] == []
+
+
+def test_every_command_has_its_place_in_the_help(weft: Weft) -> None:
+    assert "─ Events ─" in weft("--help").out
+    assert "─ Commands ─" not in weft("--help").out, "a command without a panel ends up here"
 
 
 def test_help_does_not_load_what_it_does_not_need() -> None:
@@ -108,7 +147,7 @@ def test_the_version(weft: Weft) -> None:
 def test_a_node_and_a_publisher_start_without_arrow() -> None:
     """It takes 0.15 s and 35 MB, and is loaded when somebody needs it."""
     script = (
-        "import sys, weft.node.runtime, weft.cli.publishing\n"
+        "import sys, weft.node.runtime, weft.cli.pub_work\n"
         "print([name for name in ('pyarrow', 'numpy') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)

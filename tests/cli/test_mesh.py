@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.commands import Weft
 from tests.up import RunningNode
-from weft.cli import views
+from weft.cli import mesh_work
 from weft.client import GroupInfo, GroupStream, PeerInfo, Recipient, Status, TopicInfo
 from weft.model import Epoch, NodeId, Position, Stream, parse_topic
 
@@ -37,7 +37,7 @@ class Answers:
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     client = Answers()
-    monkeypatch.setattr(views, "with_client", lambda where, work: asyncio.run(work(client)))
+    monkeypatch.setattr(mesh_work, "with_client", lambda where, work: asyncio.run(work(client)))
     return client
 
 
@@ -166,8 +166,7 @@ def test_leave_wants_one_node(weft: Weft, node: RunningNode) -> None:
         (("lag",), "no group that you may use has read anything yet"),
         (
             ("explain", "a.b"),
-            "no subscriber would get a.b: no node is interested\n"
-            "nobody serves requests to a.b, as far as this node knows",
+            "no subscriber would get a.b: no node is interested\nthis node knows nobody who serves requests to a.b",
         ),
     ],
 )

@@ -19,8 +19,8 @@ import pytest
 
 from tests.cli.commands import Outcome, Weft
 from tests.up import RunningNode
-from weft.cli import subscribing
-from weft.cli.publishing import read_lines
+from weft.cli import sub_work
+from weft.cli.pub_work import read_lines
 from weft.client import Received
 from weft.errors import UsageError
 from weft.limits import EVENT_PAYLOAD_BYTES_MAX
@@ -267,7 +267,7 @@ class Silent:
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> Silent:
     client = Silent(2)
-    monkeypatch.setattr(subscribing, "with_client", lambda where, work: asyncio.run(work(client)))
+    monkeypatch.setattr(sub_work, "with_client", lambda where, work: asyncio.run(work(client)))
     return client
 
 
@@ -380,8 +380,8 @@ def test_a_wait_for_copies_is_told(weft: Weft, monkeypatch: pytest.MonkeyPatch) 
         yield
 
     stored = Receipt(Stream(parse_topic("a"), NodeId("node-a"), 0), Epoch(1), 0, 1, 2)
-    monkeypatch.setattr("weft.cli.publishing.working", noted)
-    monkeypatch.setattr("weft.cli.publishing.with_client", lambda where, work: stored)
+    monkeypatch.setattr("weft.cli.pub_work.working", noted)
+    monkeypatch.setattr("weft.cli.pub_work.with_client", lambda where, work: stored)
     assert weft("pub", "a", "x", "--copies", "1").status == 0
     assert said == []
     assert weft("pub", "a", "x", "--copies", "2").status == 0

@@ -16,7 +16,7 @@ import pytest
 import weft as weft_package
 from tests.cli.commands import Weft
 from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, up
-from weft.cli import serving
+from weft.cli import up_work
 from weft.doors.descriptors import FileLimit, file_limit
 from weft.errors import StorageError, UsageError
 from weft.model import Batch, NodeId
@@ -59,7 +59,7 @@ def test_a_node_does_not_load_pandas(tmp_path: Path) -> None:
 def test_arrow_works_from_its_first_array_on_where_pandas_is_kept_out() -> None:
     """Gateways make theirs while a node starts."""
     script = """
-from weft.cli.serving import _without_pandas
+from weft.cli.up_work import _without_pandas
 with _without_pandas():
     import pyarrow
     print(pyarrow.array(["x"]).to_pylist())
@@ -209,13 +209,13 @@ def test_flags_are_above_the_environment_and_that_above_the_file(
     async def run(config: NodeConfig, files: FileLimit) -> None:
         seen.append(config)
 
-    monkeypatch.setattr(serving, "run", run)
-    monkeypatch.setattr(serving, "configure_logs", lambda *_: None)
+    monkeypatch.setattr(up_work, "run", run)
+    monkeypatch.setattr(up_work, "configure_logs", lambda *_: None)
     file = tmp_path / "weft.toml"
     file.write_text("insecure = true\n[node]\nid = 'file'\nmesh = 'file'\n[log]\nlevel = 'error'")
     monkeypatch.setenv("WEFT_NODE_ID", "environment")
     monkeypatch.setenv("WEFT_NODE_MESH", "environment")
-    serving.serve(file, {"node.id": "flag", "node.data": None})
+    up_work.serve(file, {"node.id": "flag", "node.data": None})
     assert (seen[0].node.id, seen[0].node.mesh, seen[0].log.level) == ("flag", "environment", "error")
 
 
@@ -261,7 +261,7 @@ class StandIn:
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     node = StandIn()
-    monkeypatch.setattr(serving, "Node", lambda config, files: node)
+    monkeypatch.setattr(up_work, "Node", lambda config, files: node)
     return node
 
 
@@ -274,7 +274,7 @@ def test_ready_is_said_and_a_signal_drains(
     stand_in: StandIn, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
     stand_in.on_wait = signal_self(number)
-    assert asyncio.run(serving.run(CONFIG, file_limit())) is None
+    assert asyncio.run(up_work.run(CONFIG, file_limit())) is None
     assert stand_in.calls == ["start", "stop drain=True"]
     captured = capsys.readouterr()
     assert captured.out == "ready\n"
@@ -284,7 +284,7 @@ def test_ready_is_said_and_a_signal_drains(
 def test_a_signal_before_it_serves_is_heard(stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     stand_in.on_start = signal_self(signal.SIGTERM)
     stand_in.start_blocks = True
-    assert asyncio.run(serving.run(CONFIG, file_limit())) is None
+    assert asyncio.run(up_work.run(CONFIG, file_limit())) is None
     assert stand_in.calls == ["start", "stop drain=True"]
     assert capsys.readouterr().out == ""
 
@@ -292,13 +292,13 @@ def test_a_signal_before_it_serves_is_heard(stand_in: StandIn, capsys: pytest.Ca
 def test_a_node_that_does_not_start_is_not_ready(stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     stand_in.start_error = UsageError("cannot listen")
     with pytest.raises(UsageError, match="cannot listen"):
-        asyncio.run(serving.run(CONFIG, file_limit()))
+        asyncio.run(up_work.run(CONFIG, file_limit()))
     assert capsys.readouterr().out == ""
 
 
 def test_a_log_that_fails_ends_the_node(stand_in: StandIn) -> None:
     stand_in.failure = StorageError("the log cannot be synced")
-    assert asyncio.run(serving.run(CONFIG, file_limit())) is stand_in.failure
+    assert asyncio.run(up_work.run(CONFIG, file_limit())) is stand_in.failure
     assert stand_in.calls[-1].startswith("stop")
 
 
@@ -307,7 +307,7 @@ def test_a_second_signal_ends_it_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(os, "_exit", exits.append)
 
     async def story() -> None:
-        asked = serving.Asked()
+        asked = up_work.Asked()
         asked.listen()
         try:
             os.kill(os.getpid(), signal.SIGTERM)

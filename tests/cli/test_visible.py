@@ -14,12 +14,13 @@ import pytest
 from tests.cli.commands import Weft
 from tests.cli.test_exmp import in_a_thread
 from weft import emm, exmp
-from weft.cli import emm_work, views
+from weft.cli import mesh_work
 from weft.cli.connection import Notes
 from weft.cli.console import show_warnings
+from weft.cli.emm import work as emm_work
 from weft.cli.events import event_line
 from weft.cli.exmp_work import shown_request
-from weft.cli.log_output import print_health
+from weft.cli.log.output import print_health
 from weft.cli.options import Where
 from weft.client.admin import GroupInfo, GroupStream, PeerInfo, Recipient, Status, TopicInfo
 from weft.exmp import JsonObject
@@ -37,21 +38,21 @@ HERE = Position(Stream(Topic(HOSTILE), NodeId(HOSTILE), 0), Epoch(1), 5)
 
 GROUP = GroupInfo(HOSTILE, (HOSTILE,), (GroupStream(HERE, 0, 9, HOSTILE, 0),))
 VIEWS: dict[str, tuple[Any, Callable[[bool], None]]] = {
-    "topics": ([TopicInfo(HOSTILE, 1, 1, 1, 1)], lambda json: views.show_topics(WHERE, ">", json)),
-    "no topics": ([], lambda json: views.show_topics(WHERE, HOSTILE, json)),
+    "topics": ([TopicInfo(HOSTILE, 1, 1, 1, 1)], lambda json: mesh_work.show_topics(WHERE, ">", json)),
+    "no topics": ([], lambda json: mesh_work.show_topics(WHERE, HOSTILE, json)),
     "peers": (
         [PeerInfo(HOSTILE, (HOSTILE,), HOSTILE, 1, 1, True, True, 1, 1, 1, (HOSTILE,), ())],
-        lambda json: views.show_peers(WHERE, json),
+        lambda json: mesh_work.show_peers(WHERE, json),
     ),
-    "groups": ([GROUP], lambda json: views.show_groups(WHERE, "", json)),
-    "lag": ([GROUP], lambda json: views.show_lag(WHERE, "", json)),
+    "groups": ([GROUP], lambda json: mesh_work.show_groups(WHERE, "", json)),
+    "lag": ([GROUP], lambda json: mesh_work.show_lag(WHERE, "", json)),
     "explain": (
         [Recipient(HOSTILE, HOSTILE, (HOSTILE,), HOSTILE)],
-        lambda json: views.show_explanation(WHERE, "t", "", json),
+        lambda json: mesh_work.show_explanation(WHERE, "t", "", json),
     ),
     "status": (
         Status(HOSTILE, 1, HOSTILE, 1, 1, 1, 1, 1, 1, (HOSTILE,), False),
-        lambda json: views.show_status(WHERE, json),
+        lambda json: mesh_work.show_status(WHERE, json),
     ),
 }
 
@@ -76,7 +77,7 @@ def test_what_a_node_says_of_the_mesh(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reply, show = VIEWS[name]
-    monkeypatch.setattr(views, "with_client", lambda where, work: reply)
+    monkeypatch.setattr(mesh_work, "with_client", lambda where, work: reply)
     show(False)
     captured = capsys.readouterr()
     check(captured.out + captured.err)

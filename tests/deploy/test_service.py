@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from weft.cli.main import app
-from weft.cli.serving import TWIN_STATUS
+from weft.cli.up_work import TWIN_STATUS
 
 UNIT = Path(__file__).parents[2] / "deploy" / "weft.service"
 

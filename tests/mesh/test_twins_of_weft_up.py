@@ -18,7 +18,7 @@ from tests.mesh.watching import until
 from tests.security.attacks.test_one_bad_node_of_weft_up import MESH, evil_at
 from tests.transport.peers.raw_peer import RawPeer
 from tests.up import END_TIMEOUT_S, RunningNode, up
-from weft.cli.serving import TWIN_STATUS
+from weft.cli.up_work import TWIN_STATUS
 from weft.security import CertificateStore
 from weft.security.notary import CertificateNotary
 from weft.wire.mesh.features import Feature

@@ -1,11 +1,11 @@
 """The ``weft`` command.
 
-``main`` puts the commands together. Modules that are loaded for ``weft --help`` hold options only (``up``,
-``pub_sub``, ``mesh``, ``context``, ``options``), and other groups are loaded when they are used; so is what does the
-work, and needs gRPC, Arrow or RocksDB:
+``main`` puts the commands together. A command ``NAME`` has its options in ``NAME.py`` and its work in ``NAME_work.py``.
+The first is light, so that ``weft --help`` is quick; the second needs gRPC, Arrow or RocksDB, and is loaded when the
+command runs. Commands with more files than that are packages: ``emm``, ``log``, ``packet``, ``dashboard`` (``weft
+top``), ``examination`` (the checks of ``weft doctor``).
 
-- ``serving`` runs a node, ``publishing`` and ``subscribing`` move events, ``views`` shows what nodes tell.
 - ``connection`` and ``context``: which node, and as whom; ``local_context`` is written by ``weft up``.
-- ``log`` and ``packet``, with their helpers: files and bytes, without a node.
+- ``options``, ``secret_input``: what commands take.
 - ``console``, ``tables``, ``events``, ``progress``: how things are printed.
 """

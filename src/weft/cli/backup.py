@@ -25,7 +25,7 @@ def backup(
     The backup is as secret as the node: it holds private keys, unless --log-only is given.
     """
     from weft.cli.console import out
-    from weft.cli.log_input import explaining
+    from weft.cli.log.input import explaining
     from weft.cli.progress import working
     from weft.cli.tables import print_json
     from weft.node.backup import take_backup
@@ -52,10 +52,10 @@ def restore(
 ) -> None:
     """Make a data directory from a backup. Start the node on it with weft up, and only there.
 
-    The node's streams go on in a new epoch, because others may know offsets that it gave after the backup was taken.
+    The node's streams continue in a new epoch, because others may know offsets that it gave after the backup was taken.
     """
     from weft.cli.console import out
-    from weft.cli.log_input import explaining
+    from weft.cli.log.input import explaining
     from weft.cli.progress import working
     from weft.cli.tables import human_time, print_json
     from weft.node.backup import restore as put_back
@@ -85,7 +85,7 @@ def upgrade(
 ) -> None:
     """Say whether this version of Weft can read a data directory, and what it would change. Changes nothing.
 
-    Exit status 1 if it cannot. Run it with the new version before you start a node with that.
+    Exit status 1 if it cannot. Run it with the new version before you start a node with that version.
     """
     from weft import __version__
     from weft.cli.console import fail, out

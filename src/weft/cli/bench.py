@@ -17,7 +17,7 @@ def bench(
         typer.Option(
             metavar="TOPIC",
             help="To measure from several machines: subscribers read events on this topic from now on.",
-            show_default="bench.<a name of its own>",
+            show_default="bench.<a random name>",
         ),
     ] = None,
     publishers: Annotated[int, typer.Option(min=0, metavar="N", help="Each has its own connection.")] = 1,
@@ -47,7 +47,7 @@ def bench(
     context: ContextName = None,
 ) -> None:
     """Publish and subscribe as applications do, and show rates and times. The events stay in the log like others."""
-    from weft.cli.benching import run
+    from weft.cli.bench_work import run
     from weft.load import Load
 
     load = Load(

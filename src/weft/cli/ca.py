@@ -75,8 +75,8 @@ def init(
 ) -> None:
     """Make a CA: a root, an intermediate, and the key that signs enrolment tokens.
 
-    The root's key is needed for 'weft ca rotate' alone. Anybody who has it can pose as every node: --offline-root keeps
-    it off this machine, on a stick or a mounted safe.
+    Only 'weft ca rotate' needs the root's key. Anybody who has it can pose as every node: --offline-root keeps it off
+    this machine, on a stick or a mounted safe.
     """
     settings = AuthoritySettings(mesh, url, _lifetime_s(lifetime))
     authority = Authority.create(ca_directory(data), settings, time.time(), offline_root)
@@ -93,7 +93,9 @@ def show(data: Data, json: Json = False) -> None:
 
 @app.command()
 def token(data: Data, name: Name, client: Client = False, host: Hosts = None, json: Json = False) -> None:
-    """Print a token: within five minutes and once, a new node or client gets a certificate for it (weft ca enrol)."""
+    """Print a token with which a new node or client gets its certificate (weft ca enrol). It works once, within five
+    minutes.
+    """
     authority = _authority(data)
     names = _names(authority, name, client, host)
     made = provisioner_of(authority).make(names, secrets.token_hex(16), time.time())
@@ -121,7 +123,7 @@ def enrol(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Get a certificate for a token, from this CA or from a step-ca."""
+    """Get a certificate in exchange for a token, from this CA or from a step-ca."""
     secret = read_secret(token, TOKEN_BYTES_MAX + 1, "--token") if token_file is None else read_token_file(token_file)
     found = enrol_at(secret, time.time(), url=url, root_fingerprint=fingerprint)
     store = CertificateStore(to)
@@ -138,7 +140,7 @@ def renew(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Renew a certificate now. Nodes do so by themselves; this is for clients, twice a day."""
+    """Renew a certificate now. Nodes renew theirs by themselves; run this twice a day for a client's."""
     store = CertificateStore(to)
     place = url or store.load_ca_url()
     if place is None:
@@ -152,7 +154,7 @@ def renew(
 def issue(
     data: Data, name: Name, to: Certificates, client: Client = False, host: Hosts = None, json: Json = False
 ) -> None:
-    """Make key and certificate here, where the CA is, without token and service."""
+    """Make a key and a certificate on the CA's machine. No token and no running CA are needed."""
     authority = _authority(data)
     names = _names(authority, name, client, host)
     check_not_revoked(authority.directory, names.identity)
@@ -165,7 +167,7 @@ def issue(
 
 @app.command()
 def revoke(data: Data, name: Name, client: Client = False) -> None:
-    """Give a name no more certificates, renewed or new. The one it has ends within a day."""
+    """Stop giving certificates to a name, new or renewed. The certificate it has ends within a day."""
     authority = _authority(data)
     revoke_name(authority.directory, _identity(authority, name, client))
     _tell(f"{_kind(client)} {name} gets no more certificates; one that it has ends within a day")
@@ -173,7 +175,7 @@ def revoke(data: Data, name: Name, client: Client = False) -> None:
 
 @app.command()
 def allow(data: Data, name: Name, client: Client = False) -> None:
-    """Give a revoked name back, once its last certificate has ended."""
+    """Allow a revoked name again, once its last certificate has ended."""
     authority = _authority(data)
     allow_name(authority.directory, _identity(authority, name, client))
     _tell(f"{_kind(client)} {name} may get certificates again")
@@ -188,7 +190,9 @@ def rotate(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make a new intermediate. Certificates stay good; renewals bring the new one. Needs the root's key."""
+    """Make a new intermediate. Existing certificates stay valid; renewals bring the new intermediate. Needs the root's
+    key.
+    """
     authority = _authority(data)
     turn = rehearse_rotation if rehearse else rotate_authority
     signer = turn(authority, read_root_key(root_key or authority.root_key_file), time.time())
@@ -233,14 +237,14 @@ def _tell(done: str) -> None:
 
 
 def _names(authority: Authority, name: str, client: bool, hosts: list[str] | None) -> Names:
-    """A node has to be called something by those who connect to it."""
+    """A node's certificate needs at least one name or address that clients connect to."""
     return Names(_identity(authority, name, client), tuple(hosts or (() if client else LOOPBACK)))
 
 
 def _lifetime_s(text: str | None) -> int:
     if text is None:
         return CERTIFICATE_LIFETIME_S
-    from weft.cli.log_input import parse_age_us
+    from weft.cli.log.input import parse_age_us
 
     return parse_age_us(text) // 1_000_000
 

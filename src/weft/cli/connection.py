@@ -24,7 +24,7 @@ from weft.telemetry import traced_by_environment
 
 DEFAULT_NODE: Final = "127.0.0.1:7400"
 CONNECT_TIMEOUT_S: Final = 5.0  # a person waits
-PATIENCE_S: Final = 2.0  # so long a person waits without a word
+PATIENCE_S: Final = 2.0  # a person waits this long before a line says why
 PUBLISH: Final = "publish"
 STANDING: Final = (PUBLISH, "subscribe", "calls")  # what the client's hooks call the streams that stay open
 
@@ -46,9 +46,9 @@ class Target:
 
 
 def choose_target(where: Where, environ: Mapping[str, str]) -> Target:
-    """Flags are above a context that was named, and that above the current one.
+    """Flags come before a named context, and a named context before the current one.
 
-    Who names nodes and no context does not get the current one: its keys are not meant for them.
+    With ``--node`` and no named context, the current context is not used: its keys are not meant for those nodes.
     """
     named = where.context or environ.get(CONTEXT_VARIABLE)
     if where.nodes and not named:
@@ -72,7 +72,7 @@ def choose_target(where: Where, environ: Mapping[str, str]) -> Target:
 
 
 def with_client(where: Where, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-    """Connect, do the work, close. Ctrl-C ends it without a word."""
+    """Connect, do the work, close. Ctrl-C ends it silently."""
     target = choose_target(where, os.environ)
     if target.source == "the default":
         hint = f"no --node and no context: trying {DEFAULT_NODE} (`weft context add` remembers where your nodes are)"
@@ -90,8 +90,7 @@ def with_client(where: Where, work: Callable[[Client], Coroutine[Any, Any, T]]) 
 
 
 class Notes(Hooks):
-    """Tells on standard error when a node is lost, when there is one again, and why something waits, so that nobody
-    wonders."""
+    """Says on standard error when the connection to a node is lost or back, and why something waits."""
 
     def __init__(self) -> None:
         self._is_lost = False
@@ -138,8 +137,8 @@ async def connected(target: Target) -> AsyncIterator[Client]:
     context = target.context
     if not context.insecure and context.tls_root is None:
         raise UsageError(
-            f"the connection to {target.nodes} ({target.source}) needs protection, but there is no certificate to "
-            "trust: use --insecure only for nodes that were started with it; `weft context add` remembers certificates"
+            f"there is no certificate to check {target.nodes} ({target.source}) with: name a context that has it "
+            "(--context NAME, see `weft context list`), and use --insecure only for nodes that were started with it"
         )
     connecting = weft.connect(
         context.nodes,
@@ -166,7 +165,7 @@ def _tell_of_waiting(target: Target) -> None:
 
 
 def _no_answer(target: Target, troubles: Mapping[str, str]) -> str:
-    """One line. Only a connection that is refused asks whether the node is up: other reasons speak for themselves."""
+    """One line. Only for a refused connection does it ask whether the node is up: other reasons are clear already."""
     one = len(target.context.nodes) == 1
     reasons = "; ".join(trouble if one else f"{address}: {trouble}" for address, trouble in troubles.items())
     is_up = all(trouble.startswith("cannot connect") for trouble in troubles.values())

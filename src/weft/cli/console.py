@@ -1,7 +1,7 @@
 """Where commands print: results on standard output, everything else on standard error.
 
-All that goes through these consoles is made visible: names, reasons and payloads come from others, and what moves the
-cursor or makes two lines of one is written out (``weft.visible``). So no command has to think of it.
+Names, reasons and payloads come from others, so these consoles escape every character that moves the cursor or breaks a
+line (``weft.visible``). Commands need not think of it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ PIPE_COLUMNS: Final = 10_000  # where nobody has a window, lines are for program
 
 
 def end_of_pipe() -> NoReturn:
-    """The reader of a pipe has seen enough. What is still in buffers goes nowhere, and Python does not complain of
-    it."""
+    """The reader of a pipe has closed it. Drop what is still in the buffers, so that Python does not complain."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         if not stream.isatty():
@@ -34,7 +33,7 @@ def end_of_pipe() -> NoReturn:
 
 
 class VisibleConsole(Console):
-    """A string, a text, a cell of a table, a label of a tree: each is one line, and all of it can be seen."""
+    """Makes every string, text, table cell and tree label one line without invisible characters."""
 
     def on_broken_pipe(self) -> None:
         end_of_pipe()
@@ -72,7 +71,7 @@ err = _console(stderr=True)
 
 
 class Warnings(logging.Handler):
-    """What libraries log while a command runs, where Python would print it as it is. A node logs for itself."""
+    """Prints what libraries log while a command runs; Python would print it unescaped. A node has its own logging."""
 
     def emit(self, record: logging.LogRecord) -> None:
         err.print(escape(record.getMessage()), style="dim", soft_wrap=True)

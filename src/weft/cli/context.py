@@ -55,6 +55,7 @@ def add(
 
 
 @app.command("list")
+@app.command("ls", hidden=True)
 def list_all(json: Json = False) -> None:
     """List all contexts; the current one has a star."""
     contexts = read_contexts(contexts_path(os.environ))

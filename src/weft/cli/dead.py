@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.letters import drop_letters, replay_letters, show_letter, show_letters
+from weft.cli.dead_work import drop_letters, replay_letters, show_letter, show_letters
 from weft.cli.options import ContextName, Insecure, Json, Nodes, Where
 
 app = typer.Typer(no_args_is_help=True)
@@ -20,6 +20,7 @@ All = Annotated[bool, typer.Option("--all", help="All of them.")]
 
 
 @app.command("ls")
+@app.command("list", hidden=True)
 def list_letters(
     group: Group, json: Json = False, node: Nodes = None, insecure: Insecure = False, context: ContextName = None
 ) -> None:

@@ -35,7 +35,7 @@ def doctor(
 
     Exit status 1 if something is bad; warnings alone are 0. It reads the same settings as 'weft up'.
     """
-    from weft.cli.examining import report
+    from weft.cli.doctor_work import report
 
     flags = {
         "node.data": data,

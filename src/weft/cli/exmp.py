@@ -31,9 +31,8 @@ def call(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Call an operation and print the answer.
-
-    With --context, certificates and API key are the context's: it authenticates first.
+    """Call an operation and print the answer. With --context, it first authenticates with the context's certificates
+    and API key.
     """
     from weft.cli.exmp_work import Protection, call_once, parse_data
 

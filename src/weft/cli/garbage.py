@@ -1,13 +1,13 @@
-"""When a node looks for garbage, so that no search stops it for long (SEC-05).
+"""When a node collects garbage, so that no collection stops it for long (SEC-05).
 
-Python frees nearly everything at once; its searches are for cycles. By default a search in all there is comes now and
-then, and takes a tenth of a second with 100,000 topics. But it is useful only where memory has grown. So here one comes
-when there are ``SEARCH_BLOCKS`` more than after the last one. If much of that is still used, it is set aside and not
-looked through again (``gc.freeze``): that is what streams, groups and members are like, which stay.
+Python frees nearly everything at once; the collector only looks for cycles. By default it looks through all objects now
+and then, which takes a tenth of a second with 100,000 topics, and is useful only if memory has grown. So here it runs
+when there are ``SEARCH_BLOCKS`` more blocks than after the last time. If much of that is still in use, it is set aside
+and not looked through again (``gc.freeze``): streams, groups and members stay for long.
 
-What goes later from what was set aside frees itself, but for cycles: those are lost memory. That is bounded. Something
-is set aside only when a tenth more than ever before is in use, so who comes and goes by the thousand leaves something
-behind once, and not each time.
+Objects set aside are still freed when they are no longer used, except for cycles, which are lost memory. The loss is
+bounded: objects are set aside only when a tenth more than ever before is in use, so clients that come and go by the
+thousand leave something behind once, and not each time.
 """
 
 from __future__ import annotations

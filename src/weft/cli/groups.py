@@ -14,8 +14,9 @@ LIST = "ls"
 
 
 class ListsByDefault(TyperGroup):
-    """What is no command is the name of a group to list. ``weft groups ls NAME`` lists one that is called as a command
-    is."""
+    """A word that is not a command is the name of a group to list. ``weft groups ls NAME`` lists a group that has the
+    name of a command.
+    """
 
     # Any: these types are click's for older versions of typer, and its own for newer ones.
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -28,6 +29,7 @@ app = typer.Typer(cls=ListsByDefault, help="List the groups, set what happens to
 
 
 @app.command(LIST)
+@app.command("list", hidden=True)
 @app.command("show", hidden=True)  # as keys, dead letters and others are shown
 def list_groups(
     group: Group = "",
@@ -37,7 +39,7 @@ def list_groups(
     context: ContextName = None,
 ) -> None:
     """List the groups that the key may use: members, streams, and how far behind they are. This is the default."""
-    from weft.cli.views import show_groups
+    from weft.cli.mesh_work import show_groups
 
     show_groups(Where(node, insecure, context), group, json)
 
@@ -66,8 +68,8 @@ def set_group(
     insecure: Insecure = False,
     context: ContextName = None,
 ) -> None:
-    """Say what becomes of events that the group's readers cannot handle. What is not given stays as it is."""
-    from weft.cli.letters import set_policy
+    """Set what happens to events that the group's readers cannot handle. Settings not given stay as they are."""
+    from weft.cli.dead_work import set_policy
 
     set_policy(Where(node, insecure, context), group, max_deliveries, retry_s, retry, dead_letter)
 
@@ -79,7 +81,7 @@ def drop(
     insecure: Insecure = False,
     context: ContextName = None,
 ) -> None:
-    """End a group all over the mesh. Its members are told; a group of the same name is a new one."""
-    from weft.cli.views import drop_group
+    """End a group in the whole mesh. Its members are told. A later group of the same name starts from nothing."""
+    from weft.cli.mesh_work import drop_group
 
     drop_group(Where(node, insecure, context), group)

@@ -64,12 +64,12 @@ def create(
     insecure: Insecure = False,
     context: ContextName = None,
 ) -> None:
-    """Make a key and print it. It is shown this once: only a hash of it is kept. All nodes know it within seconds.
+    """Make a key and print it. It is shown only now: nodes keep only its hash. All nodes know it within seconds.
 
-    Inboxes and what Spark jobs stage belong to the name: give a key that replaces another the same name, and everybody
-    else another one.
+    Inboxes and rows staged by Spark jobs belong to the key's name: give a replacement key the same name, and different
+    people different names.
     """
-    from weft.cli.key_views import WantedKey, keys_of
+    from weft.cli.keys_work import WantedKey, keys_of
 
     wanted = WantedKey(
         name,
@@ -84,6 +84,7 @@ def create(
 
 
 @app.command("list")
+@app.command("ls", hidden=True)
 def list_all(
     data: Data = None,
     json: Json = False,
@@ -92,12 +93,9 @@ def list_all(
     context: ContextName = None,
 ) -> None:
     """List the keys and their rights. ``ls`` is the same."""
-    from weft.cli.key_views import keys_of
+    from weft.cli.keys_work import keys_of
 
     keys_of(data, Where(node, insecure, context)).show_all(json)
-
-
-app.command("ls", hidden=True)(list_all)
 
 
 @app.command()
@@ -110,7 +108,7 @@ def show(
     context: ContextName = None,
 ) -> None:
     """Show a key: its rights, what it may use and has used at the node, who made it and when."""
-    from weft.cli.key_views import keys_of
+    from weft.cli.keys_work import keys_of
 
     keys_of(data, Where(node, insecure, context)).show(key, json)
 
@@ -125,6 +123,6 @@ def revoke(
     context: ContextName = None,
 ) -> None:
     """Revoke a key, for good. All nodes refuse it within seconds, on open streams as well."""
-    from weft.cli.key_views import keys_of
+    from weft.cli.keys_work import keys_of
 
     keys_of(data, Where(node, insecure, context)).revoke(key, json)

@@ -118,7 +118,7 @@ def configure_bucket(where: Where, bucket: str, owner: str, history: int, force:
 
 
 def _standard_input() -> bytes:
-    """As far as a value may go, and one byte more, so that too much is refused and not cut."""
+    """Reads one byte more than a value may have, so that a value that is too long is refused and not cut."""
     with os.fdopen(sys.stdin.fileno(), "rb", closefd=False) as file:
         return file.read(VALUE_BYTES_MAX + 1)
 

@@ -18,10 +18,13 @@ Events = Annotated[
 
 
 @app.command("ls")
+@app.command("list", hidden=True)
 def list_waiting(
     json: Json = False, node: Nodes = None, insecure: Insecure = False, context: ContextName = None
 ) -> None:
-    """List what waits, at all nodes: when it is due, its topic, its size. Yours, or all if you may administer."""
+    """List the events that wait at any node: when each is due, its topic, its size. With the admin right it lists
+    everybody's.
+    """
     show_waiting(Where(node, insecure, context), json)
 
 

@@ -12,11 +12,10 @@ DEFAULT: Final = "default"
 
 
 def remember(path: Path, node_id: str, address: str, files: ClientFiles) -> str | None:
-    """Write the context of this node, or bring its address up to date; what to tell people about it.
+    """Write this node's context, or bring its address up to date. Returns what to tell people about it.
 
-    Its name is ``default``, or the node's where that name is taken by a node whose certificates are still there. A key
-    is there on the first start only, and the context of that start has it; who has lost both makes another with ``weft
-    keys create``.
+    Its name is ``default``, or the node's id if ``default`` belongs to a node whose certificates still exist. Only the
+    first start makes a key, and writes it to the context. If both are lost, ``weft keys create`` makes another key.
     """
     contexts = read_contexts(path)
     root, identity = str(files.root.absolute()), str(files.identity.absolute())
@@ -43,5 +42,5 @@ def remember(path: Path, node_id: str, address: str, files: ClientFiles) -> str 
 
 
 def _is_stale(context: Context) -> bool:
-    """Its node's data directory was removed: nobody can connect with it."""
+    """The data directory of its node was removed, so the context is useless."""
     return context.tls_root is not None and not Path(context.tls_root).exists()

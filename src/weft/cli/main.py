@@ -53,8 +53,9 @@ def _nothing() -> None:
 
 
 class Commands(TyperGroup):
-    """All commands. Typer ends with status 1, as for an error that was told, when the reader of a pipe has seen
-    enough; here that is told apart."""
+    """All commands. When the reader of a pipe closes it, Typer ends with status 1, as after an error; here that gets
+    its own status.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -73,34 +74,38 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.command()(up)
-app.command()(pub)
-app.command()(sub)
-app.command()(request)
-app.command()(serve)
-app.command()(doctor)
-app.command()(mesh.top)
-app.command()(bench)
-app.command()(backup.backup)
-app.command()(backup.restore)
-app.command()(backup.upgrade)
-for command in (mesh.topics, mesh.peers, mesh.lag, mesh.explain, mesh.trace, mesh.status, mesh.console, mesh.leave):
-    app.command()(command)
-app.add_typer(groups.app, name="groups")
-app.add_typer(deferred("weft.cli.dead", "Events that a group's readers could not handle."), name="dead")
-app.add_typer(deferred("weft.cli.later", "Events that wait for a later time."), name="later")
-app.add_typer(deferred("weft.cli.schedule", "Events that the mesh publishes again and again."), name="schedule")
-app.add_typer(deferred("weft.cli.schema", "Schemas for the payloads of topics."), name="schema")
-app.add_typer(context.app, name="context")
-app.add_typer(deferred("weft.cli.ca", "The mesh's certificates: its own CA, or a step-ca."), name="ca")
-app.add_typer(deferred("weft.cli.keys", "Create, list, show and revoke API keys."), name="keys")
-app.add_typer(deferred("weft.cli.kv", "Buckets of keys and values: read, write, watch."), name="kv")
-app.add_typer(deferred("weft.cli.trust", "Which keys of EMM devices are trusted."), name="trust")
-app.add_typer(deferred("weft.cli.pipeline", "Spark jobs between the mesh and lake tables."), name=PIPELINE)
-app.add_typer(deferred("weft.cli.emm", "Send, watch and find devices that speak EMM."), name="emm")
-app.add_typer(deferred("weft.cli.exmp", "Call operations over EXMP, or serve some."), name="exmp")
-app.add_typer(deferred("weft.cli.log", "Show a log, check it, repair it, shrink it."), name="log")
-app.add_typer(deferred("weft.cli.packet", "Take apart and put together EMM, EMM-C and EXMP messages."), name="packet")
+# The panels of ``weft --help``, in their order.
+EVENTS: Final = "Events"
+LOOK: Final = "Look at the mesh"
+RUN: Final = "Run nodes"
+ACCESS: Final = "Who may do what"
+OTHERS_IN: Final = "Spark, devices and other protocols"
+
+for panel, commands in {
+    EVENTS: (pub, sub, request, serve),
+    LOOK: (mesh.topics, mesh.peers, mesh.lag, mesh.explain, mesh.trace, mesh.status, mesh.top, mesh.console, bench),
+    RUN: (up, doctor, mesh.leave, backup.backup, backup.restore, backup.upgrade),
+}.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+app.add_typer(groups.app, name="groups", rich_help_panel=EVENTS)
+app.add_typer(context.app, name="context", rich_help_panel=ACCESS)
+for panel, name, module, text in (
+    (EVENTS, "dead", "dead", "Events that a group's readers could not handle."),
+    (EVENTS, "later", "later", "Events that wait for a later time."),
+    (EVENTS, "schedule", "schedule", "Events that the mesh publishes again and again."),
+    (EVENTS, "kv", "kv", "Buckets of keys and values: read, write, watch."),
+    (EVENTS, "schema", "schema", "Schemas for the payloads of topics."),
+    (RUN, "log", "log.commands", "Show a log, check it, repair it, shrink it."),
+    (ACCESS, "keys", "keys", "Create, list, show and revoke API keys."),
+    (ACCESS, "ca", "ca", "The mesh's certificates: its own CA, or a step-ca."),
+    (ACCESS, "trust", "trust", "Which keys of EMM devices are trusted."),
+    (OTHERS_IN, PIPELINE, "pipeline", "Spark jobs between the mesh and lake tables."),
+    (OTHERS_IN, "emm", "emm.commands", "Send, watch and find devices that speak EMM."),
+    (OTHERS_IN, "exmp", "exmp", "Call operations over EXMP, or serve some."),
+    (OTHERS_IN, "packet", "packet.commands", "Take apart and put together EMM, EMM-C and EXMP messages."),
+):
+    app.add_typer(deferred(f"weft.cli.{module}", text), name=name, rich_help_panel=panel)
 
 
 def _version(wanted: bool) -> None:

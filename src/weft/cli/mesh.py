@@ -19,14 +19,14 @@ def topics(
     context: ContextName = None,
 ) -> None:
     """List the topics that the node has events of."""
-    from weft.cli.views import show_topics
+    from weft.cli.mesh_work import show_topics
 
     show_topics(Where(node, insecure, context), pattern, json)
 
 
 def peers(json: Json = False, node: Nodes = None, insecure: Insecure = False, context: ContextName = None) -> None:
     """List the nodes of the mesh as this node knows them, and its links."""
-    from weft.cli.views import show_peers
+    from weft.cli.mesh_work import show_peers
 
     show_peers(Where(node, insecure, context), json)
 
@@ -39,7 +39,7 @@ def lag(
     context: ContextName = None,
 ) -> None:
     """Show how far behind each group is in each stream, in events and in seconds."""
-    from weft.cli.views import show_lag
+    from weft.cli.mesh_work import show_lag
 
     show_lag(Where(node, insecure, context), group, json)
 
@@ -55,7 +55,7 @@ def explain(
     context: ContextName = None,
 ) -> None:
     """Say who would get an event of a topic, over which path, and why."""
-    from weft.cli.views import show_explanation
+    from weft.cli.mesh_work import show_explanation
 
     show_explanation(Where(node, insecure, context), topic, origin, json)
 
@@ -70,7 +70,7 @@ def trace(
     context: ContextName = None,
 ) -> None:
     """Show the hops that one event took, with times. Asks every node; no collector is needed."""
-    from weft.cli.tracing import show_trace
+    from weft.cli.trace_work import show_trace
 
     show_trace(Where(node, insecure, context), event, json)
 
@@ -82,21 +82,21 @@ def console(
     context: ContextName = None,
 ) -> None:
     """Say where a node's console is, and how to sign in."""
-    from weft.cli.views import show_console
+    from weft.cli.mesh_work import show_console
 
     show_console(Where(node, insecure, context), open_it)
 
 
 def status(json: Json = False, node: Nodes = None, insecure: Insecure = False, context: ContextName = None) -> None:
     """Show how a node is."""
-    from weft.cli.views import show_status
+    from weft.cli.mesh_work import show_status
 
     show_status(Where(node, insecure, context), json)
 
 
 def leave(node: Nodes = None, insecure: Insecure = False, context: ContextName = None) -> None:
     """Have a node leave the mesh and stop, as SIGTERM does. Needs a key with the right to administer."""
-    from weft.cli.views import ask_to_leave
+    from weft.cli.mesh_work import ask_to_leave
 
     ask_to_leave(Where(node, insecure, context))
 

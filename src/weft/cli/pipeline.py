@@ -43,15 +43,16 @@ def run(
     state_dir: StateDir = None,
 ) -> None:
     """Run a pipeline until it ends or is stopped (Ctrl-C, or `weft pipeline stop`)."""
-    from weft.cli.pipelines import run_pipeline
+    from weft.cli.pipeline_work import run_pipeline
 
     run_pipeline(pipeline, config, master, table, setting or [], available_now, execute, json, state_dir)
 
 
 @app.command("ls")
+@app.command("list", hidden=True)
 def list_pipelines(json: Json = False) -> None:
-    """List the pipelines there are, with the files that spark-submit takes."""
-    from weft.cli.pipelines import show_catalogue
+    """List the pipelines, with the files to give to spark-submit."""
+    from weft.cli.pipeline_work import show_catalogue
 
     show_catalogue(json)
 
@@ -63,7 +64,7 @@ def status(
     state_dir: StateDir = None,
 ) -> None:
     """Show the runs on this machine: whether they are alive, their last batch, and how far behind they are."""
-    from weft.cli.pipelines import show_status
+    from weft.cli.pipeline_work import show_status
 
     show_status(name, json, state_dir)
 
@@ -76,7 +77,7 @@ def stop(
     ] = 60.0,
     state_dir: StateDir = None,
 ) -> None:
-    """Stop a run. Its checkpoint is kept: the next one goes on where this one was."""
-    from weft.cli.pipelines import stop_pipeline
+    """Stop a run. Its checkpoint is kept: the next run continues from there."""
+    from weft.cli.pipeline_work import stop_pipeline
 
     stop_pipeline(name, wait_s, state_dir)

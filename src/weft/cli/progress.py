@@ -1,4 +1,4 @@
-"""Work that takes a while says so on standard error, so that nobody wonders whether it hangs."""
+"""Says on standard error that long work still goes on, so that nobody thinks it hangs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUIET_S: Final = 2.0  # work that takes no longer needs no words
 
 
 class Working:
-    """Says on standard error that the work goes on, once it takes longer than a moment. Call it with bytes done."""
+    """Says on standard error that the work goes on, at regular intervals. Call it with the number of bytes done."""
 
     def __init__(self, what: str, say: Callable[[str], None], every_s: float) -> None:
         self._what = what

@@ -44,7 +44,7 @@ def pub(
         misused("PAYLOAD is one event: it cannot be combined with --file or --lines")
     if payload is None and file is None and not lines:
         misused("there is nothing to publish: give PAYLOAD, --file F, or --lines")
-    from weft.cli.publishing import Template, publish_lines, publish_one, read_payload
+    from weft.cli.pub_work import Template, publish_lines, publish_one, read_payload
 
     where = Where(node, insecure, context)
     template = Template.parse(topic, key, header or [], copies, deliver_at, delay)
@@ -91,7 +91,7 @@ def sub(
     context: ContextName = None,
 ) -> None:
     """Print the events of every topic that matches, one per line, as they come."""
-    from weft.cli.subscribing import Wanted, parse_begin, print_events
+    from weft.cli.sub_work import Wanted, parse_begin, print_events
 
     wanted = Wanted(pattern, parse_begin(begin), group, count, timeout, json)
     print_events(Where(node, insecure, context), wanted)

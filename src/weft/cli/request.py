@@ -34,11 +34,11 @@ def request(
     insecure: Insecure = False,
     context: ContextName = None,
 ) -> None:
-    """Ask one of those who serve a topic, and print the reply. Status 1 if nobody serves it or nobody answers."""
+    """Send a request to one of a topic's servers, and print the reply. Status 1 if nobody serves it or answers."""
     if (payload is None) == (file is None):
         misused("there is nothing to ask: give PAYLOAD, or --file F")
-    from weft.cli.publishing import Template, read_payload
-    from weft.cli.requesting import Asking, ask
+    from weft.cli.pub_work import Template, read_payload
+    from weft.cli.request_work import Asking, ask
 
     template = Template.parse(topic, None, header or [], 0)
     data = payload.encode() if payload is not None else read_payload(file)
@@ -67,7 +67,7 @@ def serve(
     insecure: Insecure = False,
     context: ContextName = None,
 ) -> None:
-    """Answer requests to topics with a command, until Ctrl-C. Everybody who serves a topic shares its requests."""
-    from weft.cli.requesting import Serving, serve_command
+    """Answer requests to topics with a command, until Ctrl-C. All servers of a topic share its requests."""
+    from weft.cli.request_work import Serving, serve_command
 
     serve_command(Where(node, insecure, context), Serving(pattern, command, concurrency, lines, count, json))

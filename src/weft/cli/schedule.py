@@ -44,7 +44,7 @@ def add(
 ) -> None:
     """Have the mesh publish an event at these times; exactly one node does."""
     from weft.cli.later_work import add_schedule
-    from weft.cli.publishing import Template
+    from weft.cli.pub_work import Template
 
     template = Template.parse(topic, key, header or [], 0)
     options = {
@@ -61,10 +61,11 @@ def add(
 
 
 @app.command("ls")
+@app.command("list", hidden=True)
 def list_schedules(
     json: Json = False, node: Nodes = None, insecure: Insecure = False, context: ContextName = None
 ) -> None:
-    """List schedules: when each fires next, and when it fired last. Yours, or all if you may administer."""
+    """List schedules: when each fires next, and when it fired last. With the admin right it lists everybody's."""
     from weft.cli.later_work import show_schedules
 
     show_schedules(Where(node, insecure, context), json)
@@ -90,7 +91,7 @@ def rm(name: Name, node: Nodes = None, insecure: Insecure = False, context: Cont
 
 @app.command()
 def pause(name: Name, node: Nodes = None, insecure: Insecure = False, context: ContextName = None) -> None:
-    """Have a schedule rest. What it would have published meanwhile is not made up for."""
+    """Pause a schedule. Events that it would have published meanwhile are not published later."""
     from weft.cli.later_work import pause_schedule
 
     pause_schedule(Where(node, insecure, context), name)

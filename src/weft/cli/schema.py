@@ -74,7 +74,7 @@ def set_schema(
     insecure: Insecure = False,
     context: ContextName = None,
 ) -> None:
-    """Set the schema of topics, or a new version of it, or how it is kept. Needs the right to administer."""
+    """Set the schema of topics, a new version of it, or its mode and compatibility. Needs the right to administer."""
     from weft.cli.schema_work import set_schema_of
 
     if file is None and mode is None and compatibility is None:
@@ -84,6 +84,7 @@ def set_schema(
 
 
 @app.command("ls")
+@app.command("list", hidden=True)
 def list_schemas(
     json: Json = False, node: Nodes = None, insecure: Insecure = False, context: ContextName = None
 ) -> None:
@@ -112,7 +113,7 @@ def show(
     insecure: Insecure = False,
     context: ContextName = None,
 ) -> None:
-    """Show a schema: its columns, its versions, and how it is kept."""
+    """Show a schema: its columns, versions, mode and compatibility."""
     from weft.cli.schema_work import show_schema
 
     show_schema(Where(node, insecure, context), pattern, version, text, json)
@@ -135,7 +136,7 @@ def check(
     insecure: Insecure = False,
     context: ContextName = None,
 ) -> None:
-    """Look whether events keep a schema, and set nothing. Status 1 if one does not."""
+    """Check whether events fit a schema, and change nothing. Status 1 if one does not fit."""
     from weft.cli.schema_work import check_events, check_topics
 
     if (topic is None) == (events is None):
@@ -161,7 +162,7 @@ def infer(
     insecure: Insecure = False,
     context: ContextName = None,
 ) -> None:
-    """Print a schema that the last events of topics keep. Look at it before you set it."""
+    """Print a schema that fits the last events of topics. Read it before you set it."""
     from weft.cli.schema_work import infer_of_events, infer_of_topics
 
     if (pattern is None) == (events is None):

@@ -75,7 +75,7 @@ def show_schema(where: Where, pattern: str, version: int | None, text: bool, jso
 
 
 async def _find(client: Client, name: str) -> TopicSchema:
-    """What was set for just this pattern, else what counts for the topic of that name."""
+    """The schema set for exactly this pattern, else the one that applies to the topic of that name."""
     try:
         return await client.schemas.get(name)
     except BadRequest:

@@ -1,7 +1,7 @@
-"""Secrets that are handed to commands: by standard input or a file; or as an option, which others could see.
+"""Secrets that are handed to commands: by standard input, by a file, or as an option, which others can see.
 
-Anybody on the machine can list processes with their arguments. What was given as an option is overwritten there as soon
-as it is read, so it shows for the moment that the command takes to start, and not for as long as a node runs.
+Anybody on the machine can list processes with their arguments. A secret given as an option is overwritten there as soon
+as it is read: it can be seen while the command starts, and not for as long as a node runs.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ ARGUMENTS_BEGIN, ARGUMENTS_END = 48 - 3, 49 - 3
 
 
 def read_secret(given: str, chars_max: int, option: str) -> Secret[str]:
-    """The option itself; or the first line of standard input for ``-``, cut where no honest one is as long.
-
-    The command ends if there is none: with ``-``, the command before the pipe has failed, as a rule.
+    """The option itself, or for ``-`` the first line of standard input, up to a length that no real secret has. The
+    command ends if it is empty: with ``-``, the command before the pipe has usually failed.
     """
     if given != STDIN:
         hide_argument(given)
@@ -39,9 +38,8 @@ def read_secret(given: str, chars_max: int, option: str) -> Secret[str]:
 
 
 def hide_argument(text: str) -> bool:
-    """Overwrite the text wherever it stands among the arguments that the system shows of this process.
-
-    False if it does not stand there, or this system does not tell where arguments are.
+    """Overwrite the text in the arguments of this process, as the system shows them. False if it is not there, or this
+    system does not say where arguments are.
     """
     secret = os.fsencode(text)
     place = _arguments()
@@ -59,7 +57,7 @@ class _Arguments(NamedTuple):
 
 
 def _arguments() -> _Arguments | None:
-    """Where the arguments of this process are in its memory: what is there has to be what the system shows of them."""
+    """Where the arguments of this process are in its memory. Checked: the bytes there must be what the system shows."""
     try:
         fields = (PROCESS / "stat").read_bytes().rpartition(b")")[2].split()
         begin, end = int(fields[ARGUMENTS_BEGIN]), int(fields[ARGUMENTS_END])

@@ -26,9 +26,9 @@ def print_json(document: Any) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, names: int = 1) -> None:
-    """The first ``names`` columns are text, the others numbers and times. In a narrow window text and headings are
-    folded, then times as well, numbers never; where that is not enough, each row is shown by itself, a line for each
-    cell."""
+    """The first ``names`` columns are text, the others numbers and times. A narrow window folds text and headings, then
+    times, but never numbers. If that is not enough, each row is shown by itself, with a line for each cell.
+    """
     columns = [
         Column(heading, max((_width(row[at]) for row in rows), default=0), at < names)
         for at, heading in enumerate(headings)
@@ -70,7 +70,7 @@ def _fixed_widths(columns: Sequence[Column]) -> list[int | None] | None:
 
 
 def _print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """One after the other, with an empty line between them; what a row does not have is left out."""
+    """One row after the other, with an empty line between them; empty cells are left out."""
     for number, row in enumerate(rows):
         if number:
             out.print()
@@ -99,7 +99,7 @@ def human_bytes(size: int) -> str:
 
 
 def human_time(timestamp_us: int) -> str:
-    """RFC 3339, as options take it; the number itself where the calendar ends."""
+    """RFC 3339, as options take it; beyond the calendar, the number itself."""
     try:
         moment = START + timedelta(microseconds=timestamp_us)
     except OverflowError:

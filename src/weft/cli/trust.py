@@ -79,8 +79,8 @@ def add(
     A key to encrypt with (--encryption-key) has an id of 32 hexadecimal digits (--key-id), or that of a device
     (--node-id). A running node uses keys within two seconds. A key of the same device, id and kind is replaced.
 
-    --names says which names events of the device may have, whatever key it uses. Without it they stay as they are: a
-    new device may use every name.
+    --names says which names events of the device may have, whatever key it uses. Without it, the names stay as they
+    are; a new device may use every name.
     """
     if sum(each is not None for each in (hmac_key, public_key, encryption_key, group)) != 1:
         misused("give one of --hmac-key, --public-key, --encryption-key and --group")
@@ -126,6 +126,7 @@ def allow(
 
 
 @app.command("list")
+@app.command("ls", hidden=True)
 def list_all(data: Data, json: Json = False) -> None:
     """List what is trusted. Keys are not printed, only fingerprints: the first 4 bytes of their SHA-256.
 
@@ -162,7 +163,7 @@ def remove(
         str | None, typer.Option(metavar="FINGERPRINT", help="A group key, as weft trust list shows it.")
     ] = None,
 ) -> None:
-    """Trust a key no longer: one of a device, all of a device (without --key-id), or one of the group.
+    """Stop trusting a key: one of a device, all of a device (without --key-id), or one of the group.
 
     All of a device includes the key that was pinned when it was first seen: with the policy first-use, the next key
     that it shows counts as its first.

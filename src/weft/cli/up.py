@@ -64,13 +64,13 @@ def up(
         str | None, typer.Option(metavar="console|json", help="How it is logged.", show_default="console")
     ] = None,
 ) -> None:
-    """Run a node until SIGTERM or Ctrl-C, which lets it finish what is under way; a second one ends it at once.
+    """Run a node until SIGTERM or Ctrl-C. The node then finishes what is under way; a second signal ends it at once.
 
-    Told nothing, it makes certificates and a key, and a context for the other commands. Prints 'ready' once it serves.
+    Without options it makes certificates, a key, and a context for the other commands. Prints 'ready' once it serves.
     All settings: docs/configuration.md.
     """
     from weft.cli.secret_input import read_secret
-    from weft.cli.serving import serve
+    from weft.cli.up_work import serve
     from weft.limits import TOKEN_BYTES_MAX
 
     flags = {

@@ -55,10 +55,10 @@ def in_child(work: Callable[[], None], output: Path) -> int:
 
 def start_until_ready(arguments: Sequence[str]) -> None:
     """``weft`` with these arguments, over with status 0 as soon as it would say that it is ready."""
-    from weft.cli import serving
+    from weft.cli import up_work
     from weft.cli.main import main
 
-    serving._say_ready = lambda *_: os._exit(0)
+    up_work._say_ready = lambda *_: os._exit(0)
     sys.argv = ["weft", *arguments]
     main()
 
@@ -68,7 +68,7 @@ def main() -> None:
 
     Prints a line for each step: its number, the status of the killed start and that of the next one.
     """
-    import weft.cli.serving  # noqa: F401  what a start needs, once for all children
+    import weft.cli.up_work  # noqa: F401  what a start needs, once for all children
 
     patch("os.fsync").start()  # a process that is killed leaves what it has written, synced or not
     patch("weft.security.key_store.hash_secret", partial(hash_secret, n=2)).start()  # a hash that takes no time

@@ -1,4 +1,4 @@
-"""Asks the nodes of a mesh how they are, each by a connection of its own, again and again."""
+"""Polls the nodes of a mesh, each over its own connection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Asking:
-    """The first node by the context or flags; the others as it tells of them, with the same key."""
+    """Asks the node of the context or flags, and with the same key the other nodes that it names."""
 
     def __init__(self, target: Target, pattern: str) -> None:
         self._target = target
@@ -43,7 +43,7 @@ class Asking:
         await self._stack.aclose()
 
     async def answers(self) -> Answers:
-        """Raises what the first node fails with; others that do not answer are left out."""
+        """Raises if the first node fails; other nodes that do not answer are left out."""
         refused: list[str] = []
 
         async def allowed(what: str, question: Awaitable[T], otherwise: T) -> T:

@@ -36,7 +36,7 @@ class Flow:
     rates: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
 
     def count(self, total: int, at_s: float) -> None:
-        """A smaller total than before is a beginning: a node was restarted, a topic was cut."""
+        """A total that is smaller than before starts over: the node was restarted, or the topic was cut."""
         if self.at_s and at_s > self.at_s:
             self.rates.append(max(total - self.total, 0) / (at_s - self.at_s))
         self.total, self.at_s = total, at_s
@@ -187,7 +187,7 @@ def _state(peer: PeerInfo | None, status: Status | None) -> str:
 
 
 def arranged(rows: Iterable[Any], words: str, column: str, is_descending: bool) -> list[Any]:
-    """Those whose name has all the words in it, by one column; rows without a figure there come last."""
+    """The rows whose names contain all the words, sorted by one column. Rows without a figure in it come last."""
     wanted = words.lower().split()
 
     def name(row: Any) -> str:

@@ -1,7 +1,7 @@
 """What ``weft doctor`` looks at: the machine, the node's files, its certificates, its neighbours, its log (OPS-02).
 
-Every check answers with findings: what was found, how bad it is, and what to do. Judging is apart from looking: the
-``judge_`` functions take numbers, so that their rules are tested without a machine that is ill.
+Every check answers with findings: what was found, how bad it is, and what to do. Judging is separate from looking: the
+``judge_`` functions take numbers, so that tests need no broken machine.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def bad(check: str, found: str, advice: str) -> Finding:
 
 
 def examine(patient: Patient, checks: Mapping[str, Check]) -> Iterator[Finding]:
-    """One check after the other. One that fails is a finding itself: the others are still wanted."""
+    """Run one check after the other. A check that fails becomes a finding, and the others still run."""
     for name, check in checks.items():
         try:
             yield from check(patient)

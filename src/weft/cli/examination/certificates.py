@@ -1,4 +1,4 @@
-"""Certificates: whose they are, how long they last, and where the key is that all trust comes from."""
+"""Certificates: whose they are, how long they last, and where the root's key is."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _of_node(patient: Patient, current: Credentials, authority: Authority | None
 
 
 def is_overdue(begin_s: float, end_s: float, now_s: float) -> bool:
-    """Whether a certificate that is renewed at RENEW_AT of its life should long be another."""
+    """Whether a certificate should have been renewed by now: that happens at RENEW_AT of its life."""
     return now_s >= begin_s + OVERDUE * (end_s - begin_s)
 
 

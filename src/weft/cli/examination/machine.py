@@ -1,4 +1,4 @@
-"""The machine a node is on: its data directory, disk, clock, file descriptors, and settings that cannot be meant."""
+"""The machine a node is on: its data directory and log, disk, clock, file descriptors, and contradictory settings."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from weft.cli.examination import Finding, Patient, bad, ok, warning
 from weft.cli.tables import human_bytes, human_time
 from weft.doors.descriptors import FileLimit, file_limit
 from weft.errors import UsageError
+from weft.limits import MIB
+from weft.log import repair
+from weft.log.marks_file import MarksFile
+from weft.log.rocks_store import holds_data
 from weft.node.config import NodeConfig
 from weft.node.config.named_addresses import Way
 from weft.node.entrances import FEW_FILES_ADVICE, plan_files
@@ -106,7 +110,7 @@ def clock(patient: Patient) -> Iterator[Finding]:
 
 
 def judge_clock(now_s: float, last_start_s: float) -> Finding:
-    """``last_start_s``: when the node was last started, by the clock of then; 0 if never."""
+    """``last_start_s``: when the node was last started, by the clock at that time; 0 if never."""
     told = f"it is {human_time(int(now_s) * US_PER_S)}"
     if now_s < EARLIEST_S:
         return bad("clock", told, "set the clock, and keep it right with NTP: certificates are not valid yet")
@@ -124,7 +128,7 @@ def descriptors(patient: Patient) -> Iterator[Finding]:
 
 
 def judge_descriptors(limit: FileLimit, config: NodeConfig) -> Finding:
-    """Of a shell, which a node is started from: the node raises its limit to the hard one."""
+    """The limit of the shell that starts the node. The node raises it to the hard limit."""
     told = f"a node may have {limit.hard} (the shell {limit.now})"
     try:
         files = plan_files(config, limit.hard)
@@ -138,3 +142,31 @@ def judge_descriptors(limit: FileLimit, config: NodeConfig) -> Finding:
             FEW_FILES_ADVICE,
         )
     return ok("file descriptors", told)
+
+
+READ_BYTES_MAX: Final = 1024 * MIB  # a few seconds; ``weft log check`` reads logs of any size
+
+
+def log(patient: Patient) -> Iterator[Finding]:
+    """Read all of it, also while a node writes to it."""
+    data = patient.config.node.data
+    if not data.is_dir() or not (holds_data(data) or MarksFile(data).read() is not None):
+        yield ok("log", "there is none yet")
+        return
+    size = sum(each.stat().st_size for each in _files(data))
+    if size > READ_BYTES_MAX:
+        yield warning("log", f"{human_bytes(size)}, too much to read all of it here", f"weft log check --data {data}")
+        return
+    health = repair.check(data)
+    if health.is_sound:
+        yield ok("log", f"{human_bytes(size)}, everything that was promised is there")
+    else:
+        yield bad(
+            "log",
+            "acknowledged data is lost or damaged",
+            f"weft log check --data {data} says which, weft log repair continues with the rest",
+        )
+
+
+def _files(data: Path) -> Iterator[Path]:
+    return (each for each in data.rglob("*") if each.is_file() and not each.is_symlink())

@@ -102,7 +102,7 @@ def node(patient: Patient) -> Iterator[Finding]:
 
 
 def _admin_connection(host: str, port: int, has_tls: bool) -> http.client.HTTPConnection:
-    """Health is served to everybody, so it does not matter who answers: ``certificates`` checks that."""
+    """Does not check who answers, because health is served to everybody; ``certificates`` checks the certificates."""
     if not has_tls:
         return http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -139,7 +139,9 @@ async def _try_all(patient: Patient, wanted: tuple[Peer, ...]) -> list[Finding]:
 
 
 def _context(patient: Patient) -> ssl.SSLContext | None:
-    """As a node dials: its own certificate, the mesh's root, identities instead of host names. None without these."""
+    """TLS as a node uses it to dial: its own certificate, the mesh's root, identities instead of host names. None
+    without these.
+    """
     store = CertificateStore(tls_directory(patient.config.node.data))
     if patient.config.insecure or store.load() is None:
         return None
@@ -184,7 +186,7 @@ async def _try(patient: Patient, peer: Peer, context: ssl.SSLContext | None) -> 
 
 
 def authority(patient: Patient) -> Iterator[Finding]:
-    """Checks the CA of a node that enrolled: renewals need it, and its clock is one to compare with."""
+    """Checks the CA of a node that enrolled: renewals need it, and this node's clock is compared with its clock."""
     store = CertificateStore(tls_directory(patient.config.node.data))
     place = patient.config.security.ca_url or store.load_ca_url()
     if patient.config.insecure or place is None or not store.root_file.exists():

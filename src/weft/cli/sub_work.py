@@ -58,7 +58,7 @@ def _parse_offset_or_time(text: str) -> int | datetime:
 
 
 def print_events(where: Where, wanted: Wanted) -> None:
-    """Exit status 1 if the time was over before as many events came as were asked for."""
+    """Exit status 1 if fewer events came in time than were asked for."""
     came = with_client(where, lambda client: _print(client, wanted))
     if wanted.count is not None and came < wanted.count:
         fail(f"{came} of {wanted.count} events came within {wanted.timeout_s:g} s")
@@ -80,7 +80,7 @@ async def _print(client: Client, wanted: Wanted) -> int:
 
 
 class _Printer:
-    """Prints until there are enough; ``came`` says how many there were, also when it is interrupted."""
+    """Prints until there are enough events; ``came`` counts them, also after an interrupt."""
 
     def __init__(self, subscription: Subscription, wanted: Wanted) -> None:
         self._subscription = subscription

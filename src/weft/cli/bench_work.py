@@ -1,4 +1,4 @@
-"""What ``weft bench`` does: run the load, show how it goes, print what was seen."""
+"""What ``weft bench`` does: run the load, show progress, print the results."""
 
 from __future__ import annotations
 

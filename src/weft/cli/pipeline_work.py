@@ -101,7 +101,7 @@ def _records(state_dir: Path | None) -> Records:
 
 
 def _state(record: RunRecord, alive: bool) -> str:
-    """As the record says, unless its process is gone without having said how it ended."""
+    """As the record says, unless the process died without recording how it ended."""
     return "died" if not alive and record.state in ("starting", "running") else record.state
 
 

@@ -1,4 +1,4 @@
-"""``weft log``: look into the log of a node, check it, repair it, take away what nobody needs."""
+"""``weft log``: look into the log of a node, check it, repair it, shrink it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from weft.cli.console import err, fail, out
 from weft.cli.events import event_document, event_line
-from weft.cli.log_input import (
+from weft.cli.log.input import (
     EARLIEST,
     changing,
     check_place,
@@ -25,7 +25,7 @@ from weft.cli.log_input import (
     parse_size_bytes,
     select,
 )
-from weft.cli.log_output import (
+from weft.cli.log.output import (
     compacted_document,
     expired_document,
     health_document,
@@ -35,7 +35,7 @@ from weft.cli.log_output import (
     print_streams,
     stream_document,
 )
-from weft.cli.log_stats import log_stats, print_stats
+from weft.cli.log.stats import log_stats, print_stats
 from weft.cli.progress import working
 from weft.cli.tables import print_json
 from weft.errors import UsageError
@@ -108,7 +108,7 @@ def cat(
 def _events(
     log: Log, info: StreamInfo, first: int, losses: list[EventsLost]
 ) -> Iterator[tuple[StreamInfo, int, Event]]:
-    """The events of a stream with their offsets. What cannot be read is noted in ``losses`` and stepped over."""
+    """The events of a stream with their offsets. Events that cannot be read are noted in ``losses`` and skipped."""
     at = first
     while True:
         try:
@@ -160,7 +160,7 @@ def repair(
     data: Data,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Go on with what is left of a damaged log. Shows first what will be given up, and asks."""
+    """Repair a damaged log by giving up what cannot be read. First shows what that is, and asks."""
     check_place(data)
     Claim(data).release()  # who cannot repair need not be asked
     close_place(data)
@@ -197,7 +197,7 @@ def _ask(question: str) -> None:
 
 
 def _next_epoch(health: Health) -> Epoch:
-    """Milliseconds since 1970: later than every epoch before it, whatever became of the record of those."""
+    """Milliseconds since 1970: higher than every earlier epoch, even if the record of those is lost."""
     known = [loss.epoch for loss in health.losses]
     return Epoch(max(time.time_ns() // 1_000_000, *(epoch + 1 for epoch in (*known, health.epoch or 0))))
 
@@ -226,7 +226,7 @@ def compact(data: Data, pattern: PatternText, json: Json = False) -> None:
 
 
 def _compact_all(log: Log, pattern: Pattern, now_us: int) -> tuple[list[Compacted], list[EventsLost]]:
-    """One round over every stream; a damaged one does not keep the others from theirs."""
+    """Compact every stream once. A damaged one does not stop the others."""
     _settle(log)
     rounds: list[Compacted] = []
     losses: list[EventsLost] = []
@@ -252,7 +252,7 @@ def retain(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Take away the oldest events of each stream: those beyond an age, those beyond a size, or both."""
+    """Remove the oldest events of each stream: those beyond an age, those beyond a size, or both."""
     if age is None and size is None:
         raise UsageError("there is no limit: give --age, --bytes, or both")
     rule = RetentionRule(

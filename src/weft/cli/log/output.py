@@ -1,4 +1,4 @@
-"""How ``weft log`` shows streams, damage and what it took away: tables for people, JSON for programs."""
+"""How ``weft log`` shows streams, damage and what it removed: tables for people, JSON for programs."""
 
 from __future__ import annotations
 

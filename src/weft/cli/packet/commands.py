@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from weft.cli.packet_input import Captured, read_input
-from weft.cli.packet_output import part_document, print_fault, print_tree
+from weft.cli.packet.input import Captured, read_input
+from weft.cli.packet.output import part_document, print_fault, print_tree
 from weft.errors import PeerError, UsageError
 from weft.wire.datagram import DatagramProtocol, protocol_of_untrusted
 from weft.wire.describe import Part

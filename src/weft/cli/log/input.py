@@ -1,4 +1,4 @@
-"""What ``weft log`` is told: where the log is, which streams, where to begin, how old, how large."""
+"""The arguments of ``weft log``: where the log is, which streams, where to begin, how old, how large."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NUMBER_AND_UNIT: Final = re.compile(r"([0-9]{1,15}) ?([A-Za-z]*)")
 
 
 def check_place(path: Path) -> None:
-    """Refuse a directory that never held a log: neither looking nor repairing may make one."""
+    """Refuse a directory that never held a log: commands that look or repair must not create one."""
     if not path.is_dir():
         raise UsageError(f"{path} is not a directory")
     with explaining(path):

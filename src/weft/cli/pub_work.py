@@ -1,4 +1,4 @@
-"""What ``weft pub`` does: one event, or a stream of lines that are gathered into batches while others are under way."""
+"""What ``weft pub`` does: one event, or lines, which are gathered into batches while earlier batches are under way."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STDIN: Final = Path("-")
 
 
 class Source(Protocol):
-    """What is read: as many bytes as there are, at most ``size``; none at the end."""
+    """Reads the bytes that are there, at most ``size``; none at the end."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -133,7 +133,7 @@ def receipt_document(receipt: Receipt) -> dict[str, Any]:
 
 
 class Tally:
-    """What became of many events: how many have receipts, and where they are."""
+    """Counts the events that have receipts, and where they are."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -145,7 +145,7 @@ class Tally:
         self._waiting.append((published, size))
 
     def settle(self) -> None:
-        """Take the receipts that have come; raise why there is none for an event."""
+        """Take the receipts that have come; raise the error of an event that got none."""
         while self._waiting and self._waiting[0][0].done():
             published, size = self._waiting.popleft()
             receipt = published.result()
@@ -157,8 +157,7 @@ class Tally:
 
 
 def publish_lines(where: Where, template: Template, file: Path | None, json: bool) -> None:
-    """Every line is an event, even an empty one. After an error, events that have receipts are reported all the
-    same."""
+    """Every line is an event, even an empty one. Events that have receipts are reported even after an error."""
     began_s = time.monotonic()
     tally = Tally()
     try:
@@ -202,10 +201,10 @@ async def _published(client: Client, template: Template, line: bytes) -> Publish
 
 
 async def read_lines(source: Source) -> AsyncIterator[list[bytes]]:
-    """Lines as they come, as many at a time as there are; the last needs no end.
+    """Yields the lines that are there, as they come. The last line needs no newline.
 
-    A thread reads: files cannot be waited for otherwise, and a pipe may be silent for hours. It is not waited for in
-    the end (Ctrl-C has to work while it sits in a read), so it is a daemon and not one of asyncio's.
+    A thread does the reading: asyncio cannot wait for files, and a pipe may be silent for hours. It is a daemon thread
+    and not one of asyncio's, because nobody waits for it at the end: Ctrl-C must work while it is blocked in a read.
     """
     loop = asyncio.get_running_loop()
     room = threading.Semaphore(CHUNKS_WAITING_MAX)
@@ -261,9 +260,8 @@ def _pieces(source: Source) -> Iterator[bytes]:
 
 @contextmanager
 def _opened(file: Path | None) -> Iterator[Source]:
-    """A file, or standard input, which is left open. Unbuffered: a read gives what there is.
-
-    And a thread that still sits in a read when the process ends holds no lock of a buffer, which Python dies of.
+    """A file, or standard input, which is left open. Unbuffered: a read returns what there is, and a thread that is
+    blocked in a read when the process ends holds no lock on a buffer, which would crash Python.
     """
     if file is None or file == STDIN:
         yield os.fdopen(sys.stdin.fileno(), "rb", buffering=0, closefd=False)

@@ -15,8 +15,7 @@ from rich.table import Table
 from weft.cli.console import out
 from weft.cli.examination import Check, Finding, Patient, Verdict, bad, examine
 from weft.cli.examination.certificates import certificates, root_key
-from weft.cli.examination.log import log
-from weft.cli.examination.machine import clock, data_directory, descriptors, disk, settings
+from weft.cli.examination.machine import clock, data_directory, descriptors, disk, log, settings
 from weft.cli.examination.network import authority, node, peers, ports
 from weft.cli.tables import print_json
 from weft.configuration import BadConfig

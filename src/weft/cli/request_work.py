@@ -16,7 +16,7 @@ from weft.cli.connection import with_client
 from weft.cli.console import err
 from weft.cli.events import text_or_base64
 from weft.cli.options import Where, misused
-from weft.cli.publishing import Template
+from weft.cli.pub_work import Template
 from weft.cli.tables import print_json
 from weft.client import Client, Reply, Request
 from weft.errors import UsageError
@@ -74,7 +74,7 @@ async def _ask(client: Client, wanted: Asking) -> None:
 
 
 def _print(reply: Reply, json: bool) -> None:
-    """Bytes as they are if nobody looks at them; text that can be seen if somebody does."""
+    """The exact bytes into a pipe or file; visible text to a terminal."""
     if json:
         document: dict[str, Any] = {"headers": dict(reply.headers), **text_or_base64("payload", reply.payload)}
         print_json({**document, "event": reply.event or None})

@@ -7,7 +7,7 @@ import contextlib
 import secrets
 import socket
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -18,7 +18,7 @@ from rich.text import Text
 
 from weft import emm_compact
 from weft.cli.console import err, fail, out
-from weft.cli.device_keys import (
+from weft.cli.emm.keys import (
     identity_in,
     parse_hex,
     parse_secret,
@@ -26,11 +26,10 @@ from weft.cli.device_keys import (
     place_for_answers,
     run_until_interrupted,
 )
-from weft.cli.emm_quic import Calling, Listening, send_packet
+from weft.cli.emm.quic import Calling, Listening, join_all, send_packet
 from weft.cli.options import misused
 from weft.cli.tables import print_json, print_table
 from weft.emm_compact import ChangeKind, Node, Settings
-from weft.errors import PeerError, UsageError
 from weft.security.trust_file import read_trust
 from weft.transport.addresses import Address, parse_address
 from weft.transport.open_node import Ways
@@ -172,7 +171,7 @@ class Place:
         return Ways(where, None, None) if shown is None else Ways(None, where, shown)
 
     def roots(self, data: Path) -> bytes | None:
-        """To check those with that are joined by QUIC; None if nobody is."""
+        """For checking the nodes that are joined over QUIC; None if there are none."""
         return self.calling.roots(data) if self.join or self.calling.root is not None else None
 
     @property
@@ -181,7 +180,7 @@ class Place:
 
 
 def watch_events(place: Place, data: Path, watch: Watch) -> None:
-    """Exit status 1 if the time was over before as many events came as were asked for."""
+    """Exit status 1 if fewer events came in time than were asked for."""
     watching, roots = _Watching(watch), place.roots(data)
     node = _node(
         data,
@@ -310,16 +309,8 @@ def join_nodes(addresses: Sequence[str], data: Path, timeout_s: float, calling: 
 async def _join(
     node: Node, targets: Sequence[Address], roots: bytes | None, timeout_s: float
 ) -> list[emm_compact.Neighbour]:
-    def join(target: Address) -> Coroutine[None, None, emm_compact.Neighbour]:
-        return node.join(target, timeout_s) if roots is None else node.join_quic(target, roots, timeout_s)
-
     async with node:
-        asked = await asyncio.gather(*map(join, targets), return_exceptions=True)
-        for each in asked:
-            if isinstance(each, UsageError):
-                raise each
-            if isinstance(each, PeerError) and roots is not None:
-                err.print(Text(str(each)), style="dim", soft_wrap=True)
+        await join_all(node, targets, roots, timeout_s)
         return list(node.relationships)
 
 

@@ -7,7 +7,7 @@ import contextlib
 import secrets
 import socket
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ from rich.text import Text
 
 from weft import emm
 from weft.cli.console import err, fail, out
-from weft.cli.device_keys import (
+from weft.cli.emm.keys import (
     identity_in,
     parse_hex,
     parse_secret,
@@ -26,10 +26,9 @@ from weft.cli.device_keys import (
     place_for_answers,
     run_until_interrupted,
 )
-from weft.cli.emm_quic import Calling, Listening, send_packet
+from weft.cli.emm.quic import Calling, Listening, join_all, send_packet
 from weft.cli.options import misused
 from weft.cli.tables import print_json, print_table
-from weft.errors import PeerError, UsageError
 from weft.gateway.emm.identity import SEED_BYTES, prepare_next, use_next
 from weft.model import parse_pattern
 from weft.security.trust_file import KEY_ID_BYTES, SEAL_ID_BYTES, Trust, read_trust
@@ -192,7 +191,7 @@ class Watch:
 
 
 def watch_events(address: str, data: Path | None, watch: Watch, listening: Listening) -> None:
-    """Exit status 1 if the time was over before as many events came as were asked for."""
+    """Exit status 1 if fewer events came in time than were asked for."""
     where, shown = parse_address(address), listening.shown(data)
     ways = Ways(where, None, None) if shown is None else Ways(None, where, shown)
     node = _node(data, ways, watch.settings(), watch.json)
@@ -278,16 +277,8 @@ def find_peers(addresses: Sequence[str], data: Path, timeout_s: float, calling: 
 async def _find(
     node: emm.Node, targets: Sequence[tuple[str, int]], roots: bytes | None, timeout_s: float
 ) -> list[emm.Neighbour]:
-    def join(target: tuple[str, int]) -> Coroutine[None, None, emm.Neighbour]:
-        return node.join(target, timeout_s) if roots is None else node.join_quic(target, roots, timeout_s)
-
     async with node:
-        greeted = await asyncio.gather(*map(join, targets), return_exceptions=True)
-        for each in greeted:
-            if isinstance(each, UsageError):
-                raise each
-            if isinstance(each, PeerError) and roots is not None:
-                err.print(Text(str(each)), style="dim", soft_wrap=True)
+        await join_all(node, targets, roots, timeout_s)
         return list(node.neighbours)
 
 
@@ -318,7 +309,7 @@ def show_identity(data: Path, json: bool, *, prepare_key: bool = False, use_next
 
 
 def _node(data: Path | None, ways: Ways, settings: emm.Settings, json: bool) -> emm.Node:
-    """With the identity and the trust of a directory, or with a passing identity and trusting nobody."""
+    """With the identity and trust store of a directory; without one, a temporary identity that trusts nobody."""
     trust = Trust() if data is None else read_trust(data)
     store = emm.TrustStore()
     trust.fill(store, Trust())

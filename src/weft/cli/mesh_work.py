@@ -79,7 +79,7 @@ def show_peers(where: Where, json: bool) -> None:
 
 
 def _peer_row(peer: PeerInfo) -> tuple[str, ...]:
-    """Round trip, queue and lag are of a link; a node that is reached over others has none."""
+    """Round trip, queue and lag belong to a link; a node that is reached through others has none."""
     link = ("dialled" if peer.dialled_by_us else "accepted") if peer.connected else peer.trouble
     figures = (f"{peer.rtt_us / 1000:.1f} ms", f"{peer.queue_frames:,}", f"{peer.lag_events:,}")
     names = (peer.node_id or "not known yet", peer.state, link, ", ".join(peer.addresses), ", ".join(peer.neighbours))
@@ -199,7 +199,7 @@ def show_explanation(where: Where, topic: str, origin: str, json: bool) -> None:
     if servers:
         _print_recipients("served by", servers)
     else:
-        err.print(f"nobody serves requests to {escape(topic)}, as far as this node knows")
+        err.print(f"this node knows nobody who serves requests to {escape(topic)}")
 
 
 def _print_recipients(title: str, found: Iterable[Recipient]) -> None:
@@ -237,7 +237,7 @@ def print_facts(facts: Iterable[tuple[str, str]]) -> None:
 
 
 def show_console(where: Where, open_it: bool) -> None:
-    """The address on standard output, and what else there is to know on standard error."""
+    """The address on standard output, everything else on standard error."""
     status = with_client(where, lambda client: client.status())
     if not status.console:
         raise UsageError(f"node {status.node_id} has no console: its configuration says so (admin.console)")

@@ -11,7 +11,7 @@ from weft.cli.options import Json, Quic, QuicCertificate, QuicKey, QuicRoot
 
 app = typer.Typer(help="The same for nodes that speak EMM-C, the format with 8 bytes of header.", no_args_is_help=True)
 
-Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Whom.", show_default=False)]
+Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where to send it.", show_default=False)]
 Data = Annotated[
     Path | None,
     typer.Option(
@@ -40,19 +40,18 @@ Ttl = Annotated[
 
 @app.command()
 def join(
-    addresses: Annotated[list[str], typer.Argument(metavar="HOST:PORT...", help="Whom to ask.", show_default=False)],
+    addresses: Annotated[list[str], typer.Argument(metavar="HOST:PORT...", help="Nodes to ask.", show_default=False)],
     data: Home,
     timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait.", min=0.0)] = 5.0,
     quic: Quic = False,
     root: QuicRoot = None,
     json: Json = False,
 ) -> None:
-    """Ask nodes for a relationship and show what those that answer say of themselves.
-
-    Both sides have to know each other's key, and a group key. The relationship ends a few seconds later.
+    """Ask nodes for a relationship, and show what those that answer say about themselves. Both sides must know each
+    other's key and a group key. The relationship ends a few seconds later.
     """
-    from weft.cli.emm_compact_work import join_nodes
-    from weft.cli.emm_quic import Calling
+    from weft.cli.emm.compact_work import join_nodes
+    from weft.cli.emm.quic import Calling
 
     join_nodes(addresses, data, timeout, Calling(quic, root), json)
 
@@ -84,9 +83,9 @@ def send(
     root: QuicRoot = None,
     json: Json = False,
 ) -> None:
-    """Send one notification, signed with the group key. Who gets it sends it on."""
-    from weft.cli.emm_compact_work import Sending, send_notification
-    from weft.cli.emm_quic import Calling
+    """Send one notification, signed with the group key. Nodes that receive it pass it on."""
+    from weft.cli.emm.compact_work import Sending, send_notification
+    from weft.cli.emm.quic import Calling
 
     sending = Sending(address, urgent, ttl, Calling(quic, root), json)
     send_notification(sending, message, as_hex, priority, message_format, data, group_key)
@@ -127,9 +126,11 @@ def command(
     root: QuicRoot = None,
     json: Json = False,
 ) -> None:
-    """Send one command, signed with a node's own key. Who gets it sends it on, and may obey: nobody says so."""
-    from weft.cli.emm_compact_work import Order, Sending, send_command
-    from weft.cli.emm_quic import Calling
+    """Send one command, signed with a node's own key. Nodes that receive it pass it on and may obey. There is no
+    answer.
+    """
+    from weft.cli.emm.compact_work import Order, Sending, send_command
+    from weft.cli.emm.quic import Calling
 
     sending = Sending(address, urgent, ttl, Calling(quic, root), json)
     order = Order(name, parameters, as_hex, expires, trace_id, priority, compress)
@@ -156,13 +157,12 @@ def listen(
     key: QuicKey = None,
     json: Json = False,
 ) -> None:
-    """Be a node, and show notifications, commands, and what is refused and why, until Ctrl-C.
-
-    It answers joins and sends events on, as every node does. It obeys no command. With --quic it uses QUIC alone, for
-    --join as well, and shows the certificate of the node in --data.
+    """Run as a node until Ctrl-C, and show notifications, commands, and what is refused and why. It answers joins and
+    passes events on, as every node does, but obeys no command. With --quic it uses only QUIC, for --join as well, and
+    presents the certificate of the node in --data.
     """
-    from weft.cli.emm_compact_work import Place, Watch, watch_events
-    from weft.cli.emm_quic import Calling, Listening
+    from weft.cli.emm.compact_work import Place, Watch, watch_events
+    from weft.cli.emm.quic import Calling, Listening
 
     place = Place(address, join or [], Listening(quic, certificate, key), Calling(quic, root))
     watch_events(place, data, Watch(count, timeout, json))

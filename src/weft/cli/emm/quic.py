@@ -1,11 +1,17 @@
-"""``weft emm --quic``: which certificates are shown and believed, and one packet over one connection."""
+"""``weft emm --quic``: which certificates are presented and trusted, and how nodes and packets are reached over it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from rich.text import Text
+
+from weft import emm, emm_compact
+from weft.cli.console import err
 from weft.cli.options import misused
 from weft.errors import PeerError, UsageError
 from weft.security import Secret, read_chain_untrusted, tls_directory
@@ -84,7 +90,7 @@ def _read_shown(certificate: Path, key: Path) -> Shown:
 
 
 async def send_packet(address: tuple[str, int], packet: bytes, roots: bytes) -> None:
-    """Over a connection of its own. PeerError if nobody there is believed, or the connection ends before."""
+    """Over its own connection. Raise PeerError if the other side is not trusted, or the connection ends too early."""
     if len(packet) > QUIC_PACKET_BYTES_MAX:
         raise UsageError("the packet is too large for QUIC", have=len(packet), limit=QUIC_PACKET_BYTES_MAX)
     links = QuicLinks(lambda datagrams: None)
@@ -98,3 +104,21 @@ async def send_packet(address: tuple[str, int], packet: bytes, roots: bytes) -> 
         raise PeerError("the other side no longer answers") from None
     finally:
         links.close()
+
+
+async def join_all(
+    node: emm.Node | emm_compact.Node, targets: Sequence[tuple[str, int]], roots: bytes | None, timeout_s: float
+) -> None:
+    """Join all of these at once, over QUIC if there are ``roots``, and print why a connection failed.
+
+    Those that do not answer are left out; raise UsageError for targets that cannot be asked.
+    """
+
+    def join(target: tuple[str, int]) -> Coroutine[None, None, Any]:
+        return node.join(target, timeout_s) if roots is None else node.join_quic(target, roots, timeout_s)
+
+    for each in await asyncio.gather(*map(join, targets), return_exceptions=True):
+        if isinstance(each, UsageError):
+            raise each
+        if isinstance(each, PeerError) and roots is not None:
+            err.print(Text(str(each)), style="dim", soft_wrap=True)

@@ -11,7 +11,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from weft.cli.console import err, out
-from weft.cli.packet_input import Captured
+from weft.cli.packet.input import Captured
 from weft.errors import PeerError
 from weft.visible import visible
 from weft.wire.describe import Part

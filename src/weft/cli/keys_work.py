@@ -15,10 +15,10 @@ from rich.markup import escape
 
 from weft.cli.connection import with_client
 from weft.cli.console import err
+from weft.cli.mesh_work import print_facts
 from weft.cli.options import Where, misused
 from weft.cli.secret_input import hide_argument
 from weft.cli.tables import human_time, print_json, print_table
-from weft.cli.views import print_facts
 from weft.client import NewKey
 from weft.errors import UsageError
 from weft.model.key_info import KeyInfo
@@ -52,7 +52,7 @@ def keys_of(data: Path | None, where: Where) -> KeyDesk:
 
 
 def _key_id(given: str) -> str:
-    """What was given, unless it is a whole key: a secret does not belong into a command line, a request or an error."""
+    """The id as given. Refuses a whole key: a secret does not belong in a command line, a request or an error."""
     if (whole := WHOLE_KEY.match(given)) is not None:
         hide_argument(given)
         misused(f"that is a whole key, with its secret: give only its id, {whole[1]}")
@@ -238,7 +238,7 @@ def _numbers(values: Mapping[str, int]) -> str:
 
 
 def _end_s(text: str, now_s: float) -> int:
-    from weft.cli.log_input import parse_age_us
+    from weft.cli.log.input import parse_age_us
 
     return int(now_s) + parse_age_us(text) // US_PER_S
 

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from weft.cli import emm_compact
+from weft.cli.emm import compact
 from weft.cli.options import Json, Quic, QuicCertificate, QuicKey, QuicRoot, misused
 from weft.limits import EMM_PACKET_BYTES_MAX
 
 app = typer.Typer(help="Send, watch and find devices that speak EMM.", no_args_is_help=True)
-app.add_typer(emm_compact.app, name="compact")
+app.add_typer(compact.app, name="compact")
 
 Data = Annotated[
     Path | None,
@@ -36,7 +36,7 @@ Timeout = Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Ho
 
 @app.command()
 def send(
-    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Whom.", show_default=False)],
+    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where to send it.", show_default=False)],
     name: Annotated[str, typer.Argument(metavar="NAME", help="The event's name, like plant.temp.", show_default=False)],
     value: Annotated[
         str | None,
@@ -88,11 +88,11 @@ def send(
     """Send one signed event.
 
     Signed with the identity in --data, or with the key of a device (--node-id, --key-id, and --hmac-key or
-    --signing-key). Nobody acknowledges a datagram: whether it was taken, its receiver knows. With --quic, the
-    certificate of the node at HOST has to be for that name.
+    --signing-key). Datagrams are not acknowledged: only the receiver knows whether it took this one. With --quic, the
+    certificate of the node at HOST must contain that name.
     """
-    from weft.cli.emm_quic import Calling
-    from weft.cli.emm_work import Making, Signature, parse_value, send_event
+    from weft.cli.emm.quic import Calling
+    from weft.cli.emm.work import Making, Signature, parse_value, send_event
 
     if text and as_hex:
         misused("a value is --text or --hex, not both")
@@ -129,13 +129,13 @@ def listen(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Watch EMM events and what is thought of them, until Ctrl-C: verified, unsigned, or refused and why.
+    """Watch EMM events until Ctrl-C, and how each is judged: verified, unsigned, or refused and why.
 
     Answers devices that say Hello. For events that a node takes, use weft sub 'emm.>'. With --quic it listens for QUIC
-    alone, and shows the certificate of the node in --data.
+    only, and presents the certificate of the node in --data.
     """
-    from weft.cli.emm_quic import Listening
-    from weft.cli.emm_work import Watch, watch_events
+    from weft.cli.emm.quic import Listening
+    from weft.cli.emm.work import Watch, watch_events
 
     watch = Watch(unsigned, count, timeout, json, tuple(sealed or ()), packet_bytes_max, profile)
     watch_events(address, data, watch, Listening(quic, certificate, key))
@@ -143,16 +143,16 @@ def listen(
 
 @app.command()
 def peers(
-    addresses: Annotated[list[str], typer.Argument(metavar="HOST:PORT...", help="Whom to ask.", show_default=False)],
+    addresses: Annotated[list[str], typer.Argument(metavar="HOST:PORT...", help="Nodes to ask.", show_default=False)],
     data: Data = None,
     timeout: Timeout = 3.0,
     quic: Quic = False,
     root: QuicRoot = None,
     json: Json = False,
 ) -> None:
-    """Say Hello and list who answers. They must trust the identity in --data, and it them."""
-    from weft.cli.emm_quic import Calling
-    from weft.cli.emm_work import find_peers
+    """Say Hello and list who answers. Both sides must trust each other's identity (--data)."""
+    from weft.cli.emm.quic import Calling
+    from weft.cli.emm.work import find_peers
 
     if data is None:
         misused("--data DIR is missing: it holds the identity that says Hello")
@@ -170,11 +170,11 @@ def identity(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show who a node is among devices, for their trust stores. It is made if there is none yet.
+    """Show a node's identity, for the trust stores of devices. One is made if the node has none.
 
     To replace its key: --prepare-key, let others trust what it shows, then --use-next-key.
     """
-    from weft.cli.emm_work import show_identity
+    from weft.cli.emm.work import show_identity
 
     if prepare_key and use_next_key:
         misused("others must trust the next key before it is used: --prepare-key first, --use-next-key later")

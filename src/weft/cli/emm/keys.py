@@ -1,4 +1,4 @@
-"""What commands for devices are told about keys, and what they do with them. Secrets are never repeated in messages."""
+"""The options for keys in commands for devices. Secrets are never repeated in messages."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def run_until_interrupted(work: Callable[[], Awaitable[Any]]) -> Any:
 
 
 def place_for_answers(targets: Sequence[Address]) -> tuple[str, int]:
-    """Where a command that calls these nodes waits for them: on this machine alone if they are on it."""
+    """Where a command that calls these nodes listens for their answers: on loopback if they are on this machine."""
     loopback = all(target.is_loopback for target in targets)
     if any(":" in target.host for target in targets):
         return ("::1" if loopback else "::"), 0

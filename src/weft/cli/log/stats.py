@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.cli.console import out
-from weft.cli.log_output import last_time
+from weft.cli.log.output import last_time
 from weft.cli.tables import human_bytes, print_table
 from weft.log import Log, StreamInfo
 from weft.log.marks_file import MARKS_FILE

@@ -1,0 +1,1 @@
+"""``weft packet``: ``commands`` has its options; ``input`` finds the bytes, ``output`` shows them taken apart."""
