@@ -20,5 +20,5 @@ class Chance(Protocol):
 
 
 def some(chance: Chance, population: Sequence[T], count_max: int) -> list[T]:
-    """A few of them, or all in random order if there are not more."""
+    """At most ``count_max`` members of the population, in random order."""
     return chance.sample(population, min(count_max, len(population)))

@@ -47,13 +47,13 @@ class Section(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What one place has to say: its name for people, and values by section and key."""
+    """The settings from one place: its name for people, and its values by section and key."""
 
     name: str
     values: Mapping[str, Any]
 
     def mentions(self, path: Sequence[str | int]) -> bool:
-        """Whether it sets what is there, or the whole list or text that it is part of."""
+        """Whether the source sets this place, or the whole list or text that contains it."""
         values: Any = self.values
         for step in path:
             try:
@@ -67,7 +67,7 @@ FLAGS: Final = "flags"
 
 
 def flags(overrides: Mapping[str, object]) -> Source:
-    """What flags say, by dotted names; those that are None were not given."""
+    """The settings from flags, by dotted names; None: the flag was not given."""
     return Source(FLAGS, nested({name: value for name, value in overrides.items() if value is not None}))
 
 

@@ -1,4 +1,4 @@
-"""Contexts: where to connect and as whom, by name, so that nobody types addresses and keys twice.
+"""Contexts: named addresses and keys, so that nobody types them twice.
 
 They are kept in ``contexts.toml`` below ``~/.config/weft`` (or ``$WEFT_CONFIG_DIR``). Only its owner may read it,
 because it can hold tokens.
@@ -98,7 +98,7 @@ def read_contexts(path: Path) -> Contexts:
 
 
 def write_contexts(path: Path, contexts: Contexts) -> None:
-    """All at once, readable by nobody else from the first byte on."""
+    """Replace the file as a whole. It is never readable by others."""
     fresh = path.with_suffix(f".{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -43,7 +43,7 @@ def keep_freed_memory(bytes_max: int, arenas_max: int | None = None) -> bool:
 
 
 def give_back_freed_memory() -> None:
-    """Once, now, as far as the C library can do that. It takes milliseconds."""
+    """Give back freed memory now, if the C library can. It takes milliseconds."""
     library = _glibc()
     if library is not None:
         library.malloc_trim(0)

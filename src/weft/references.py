@@ -30,7 +30,7 @@ def find_file(path: str) -> Path:
 
 
 def read_secret(option: str, reference: str) -> str:
-    """What is at ``file:/path`` or in ``env:NAME`` on this machine; UsageError if there is nothing."""
+    """The secret in the file of ``file:/path`` or in the variable of ``env:NAME``; UsageError if there is none."""
     kind, _, place = reference.partition(":")
     if kind == "env":
         secret = os.environ.get(place, "")

@@ -1,7 +1,7 @@
 """Where the spans of a process go: an OTLP collector, over HTTP.
 
-Spans wait in a bounded queue and are sent by a thread of their own. A collector that is slow or away costs spans, never
-more. The SDK of OpenTelemetry is an extra (``pip install 'weft[tracing]'``): who has no collector needs none of it.
+Spans wait in a bounded queue and are sent by a thread of their own. A slow or missing collector costs only spans. The
+SDK of OpenTelemetry is an extra (``pip install 'weft[tracing]'``), needed only with a collector.
 """
 
 from __future__ import annotations
@@ -84,8 +84,9 @@ def open_telemetry(endpoint: str, *, service: str, facts: Mapping[str, str], sam
 
 @contextmanager
 def traced_by_environment(environ: Mapping[str, str], service: str) -> Iterator[None]:
-    """For commands: spans of this process go where OpenTelemetry's own variables say, if they say so. What they say is
-    for all programs of a machine, so one that cannot follow goes on without."""
+    """For commands: sends spans of this process where OpenTelemetry's own variables say, if they are set. They are for
+    all programs of a machine, so a command that cannot use them runs without.
+    """
     endpoint = next((environ[name] for name in ENDPOINT_VARIABLES if environ.get(name)), None)
     try:
         telemetry = None if endpoint is None else open_telemetry(endpoint, service=service, facts={}, sample=1.0)

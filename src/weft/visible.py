@@ -18,7 +18,7 @@ HIDDEN_IN_JSON: Final = re.compile(r"[^\x20-\x7e\n]")  # a newline in JSON text 
 
 
 def visible(text: str) -> str:
-    """The same text if there is nothing to hide in it; always one line."""
+    """The text with everything invisible escaped; always one line."""
     if text.isprintable():
         return text
     return SUSPECT.sub(lambda found: escaped(found[0]), text)

@@ -71,7 +71,7 @@ class Agent:
     ``join`` are objects that are advertised first, after the agent's own identity; they are gone when the agent is.
     ``listen`` is where other agents reach this one; ``bootstrap`` are addresses of agents to connect to; ``mdns`` names
     the interfaces, by their IPv4 addresses, on which to look for others (none: no multicast at all). Connections beyond
-    ``connections_max`` are hung up on, which ``errors`` tells.
+    ``connections_max`` are closed, and reported by ``errors``.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Agent:
 
     @property
     def states(self) -> Observation[bool]:
-        """Every change of ``is_online``. One for all who ask."""
+        """Every change of ``is_online``. All callers share one observation."""
         return self.peer.states
 
     @property
@@ -153,7 +153,7 @@ class Agent:
         await self.peer.start()
 
     async def ready(self) -> None:
-        """Wait until publications go out at once: a second after the last neighbour said what it wants (COA-07)."""
+        """Wait until publications are sent at once: a second after the last neighbour said what it wants (COA-07)."""
         await self.peer.ready()
 
     async def dial(self, address: str) -> None:
@@ -204,7 +204,7 @@ class Agent:
         await self._publish(Associate(source_id, actor_id, route, update_rate), context)
 
     async def io_value(self, source_id: str, value: Json | bytes) -> bool:
-        """Publish a value of an IO source of this agent; False if nobody is associated with it just now."""
+        """Publish a value of an IO source of this agent; False if nobody is associated with it now."""
         route = self._io.route_of(source_id)
         if route is None:
             return False
@@ -312,7 +312,7 @@ class Agent:
         return self._observe_questions(EventType.UPDATE, _type_filter(core_type, object_type), _of_type(object_type))
 
     def observe_call(self, operation: str, context: JsonObject | None = None) -> Observation[Question[Call, Return]]:
-        """Calls of this operation; with a context, only those whose filter it meets."""
+        """Calls of this operation; with a context, only calls whose filter the context matches."""
         return self._observe_questions(EventType.CALL, operation, lambda call: call.concerns(context))
 
     def _observe(

@@ -1,4 +1,4 @@
-"""Which observations get what arrives on a topic. A topic is subscribed to as long as somebody observes it."""
+"""Hands what arrives on a topic to its observations. A topic stays subscribed to while it has one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Take = Callable[[str, bytes], None]
 
 
 class Dispatch:
-    """``rejected`` is told of every payload that an observer could not read."""
+    """``rejected`` is called for every payload that an observer could not read."""
 
     def __init__(self, pubsub: Pubsub, rejected: Callable[[PeerError], None]) -> None:
         self._pubsub = pubsub
@@ -52,7 +52,7 @@ class Dispatch:
         return observation
 
     def add(self, topic: str, take: Take) -> Callable[[], None]:
-        """Call ``take`` for all that arrives on a topic; what is returned ends that."""
+        """Call ``take`` for everything that arrives on a topic, until the returned function is called."""
         number, self._next = self._next, self._next + 1
         if topic not in self._takers:
             self._pubsub.subscribe(topic)  # which may be one too many: then nothing has changed
@@ -67,7 +67,7 @@ class Dispatch:
         return leave
 
     def put(self, observation: Observation[T], item: T, size_bytes: int = 0) -> None:
-        """Hand it on; while an observer has too much to read, nothing more is read from neighbours."""
+        """Hand it to the observers. While one has too much to read, nothing more is read from neighbours."""
         observation.put(item, size_bytes)
         if observation.is_full and not self._paused:
             self._paused = True

@@ -19,7 +19,7 @@ R_contra = TypeVar("R_contra", bound=Response, contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Event(Generic[D_co]):
-    """A one-way event, or an answer: who said it, and what."""
+    """A one-way event, or an answer: its sender and its content."""
 
     source_id: str  # the agent
     data: D_co

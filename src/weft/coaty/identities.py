@@ -26,7 +26,7 @@ class _File(msgspec.Struct):
 
 
 def new_identity(key_type: KeyType = KeyType.SECP256K1) -> PrivateKey:
-    """A key nobody had before. With secp256k1, the reference takes the most messages a second from us."""
+    """A new key. The default is secp256k1, with which the reference takes the most messages per second from us."""
     match key_type:
         case KeyType.ED25519:
             return PrivateKey(ed25519.Ed25519PrivateKey.generate())
@@ -39,7 +39,7 @@ def new_identity(key_type: KeyType = KeyType.SECP256K1) -> PrivateKey:
 
 
 def kept_identity(path: Path) -> PrivateKey:
-    """The key in this file, which is made if it is not there; UsageError or StorageError if it cannot be."""
+    """The key in this file. Makes one if there is none. Raise UsageError or StorageError if that fails."""
     data = read_private(path)
     if data is not None:
         return _read(path, data)

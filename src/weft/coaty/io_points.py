@@ -55,7 +55,7 @@ class IoPoints:
             dispatch.add(str(Topic(namespace, EventType.ASSOCIATE, node["name"])), self._on_associate)
 
     def route_of(self, source_id: str) -> str | None:
-        """Where a source publishes; None while nobody is to get it."""
+        """The topic on which a source publishes; None while no actor is associated with it."""
         self._require(source_id, CoreType.IO_SOURCE)
         return self._routes.route_of(source_id)
 

@@ -138,7 +138,7 @@ class _Inbound:
 
 
 class _Answer:
-    """Our own stream: a ping awaits its answer on it, an announcement nothing."""
+    """A stream that we opened. After a ping, an answer is expected on it; after an announcement, nothing."""
 
     def __init__(self, answer: asyncio.Future[bool] | None) -> None:
         self._answer = answer

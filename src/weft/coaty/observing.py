@@ -1,7 +1,7 @@
 """Observations: what an agent receives of one kind, as an iterator with a queue that is bounded in events and bytes.
 
-An observer has to read, or to leave: while a queue is full, the agent reads nothing more from its neighbours. Leave
-with ``async with``, ``close()``, or by letting go of the observation.
+An observer must read or leave: while its queue is full, the agent reads nothing more from its neighbours. To leave, use
+``async with``, ``close()``, or drop the last reference to the observation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Observation(Generic[T]):
         self._leave.atexit = False
 
     def put(self, item: T, size_bytes: int = 0) -> None:
-        """For the agent. What arrives after ``close`` is nobody's."""
+        """The agent calls this. What arrives after ``close`` is dropped."""
         if self._is_closed:
             return
         self._queue.append((item, size_bytes))
@@ -53,7 +53,7 @@ class Observation(Generic[T]):
         )
 
     def close(self) -> None:
-        """Stop observing. A reader that waits for the next event learns that there is none."""
+        """Stop observing. A reader that waits for the next event gets the end of the iteration."""
         self._is_closed = True
         self._queue.clear()
         self._queue_bytes = 0
@@ -93,6 +93,6 @@ class Observation(Generic[T]):
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop, leave: Callable[[], None]) -> None:
-    """The garbage collector may run anywhere, and when the loop is gone there is nothing to leave."""
+    """The garbage collector may run in any thread. If the loop is closed, there is nothing to leave."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(leave)

@@ -31,7 +31,7 @@ from weft.wire.libp2p.floodsub import Subscription
 
 
 class Tap:
-    """What a bridge hears in a namespace beside what it observes. An ordinary agent has one that does nothing."""
+    """Tells a bridge what happens in a namespace beyond its observations. An ordinary agent's does nothing."""
 
     def heard(self, message: floodsub.Message) -> bool:
         """A message on a topic that we are subscribed to. Whether our own observers get it as well."""
@@ -41,7 +41,7 @@ class Tap:
         """An agent has died: what it would have said."""
 
     def came(self, peer: PeerId) -> None:
-        """A neighbour of our namespace is there. Once, until it has left."""
+        """A neighbour of our namespace has come. Called once until it has left."""
 
     def left(self, peer: PeerId) -> None:
         """A peer, neighbour or not, has no connection any longer. It may be said twice."""
@@ -100,7 +100,7 @@ class Peer:
         return self._pubsub.topics
 
     def wanted_by(self, topic: str) -> frozenset[PeerId]:
-        """The neighbours that are subscribed to a topic: what is published there goes to nobody else."""
+        """The neighbours that are subscribed to a topic. Events on it are sent only to these."""
         return self._pubsub.peers_of(topic)
 
     def sends_to(self, peer: PeerId, topic: str) -> bool:
@@ -108,7 +108,7 @@ class Peer:
         return self._pubsub.sends_to(peer, topic)
 
     async def start(self) -> None:
-        """Join the namespace. One that cannot be joined is reported, and the agent stays by itself (COA-04)."""
+        """Join the namespace. If that is not possible, this is reported, and the agent stays alone (COA-04)."""
         for problem in check_namespace(self._namespace):
             self._report(UsageError(str(problem), namespace=repr(self._namespace)))
         await self.host.listen(*self._listen)
@@ -122,7 +122,7 @@ class Peer:
         await self._ready.wait()
 
     def dial_soon(self, address: Multiaddr) -> None:
-        """Connect to a peer that somebody told us of, if that is possible."""
+        """Try to connect to a peer that another peer named."""
         if address.peer is not None and not self.host.connections(address.peer):
             self._neighbourhood.dial_soon(address)
 
@@ -195,15 +195,16 @@ class Peer:
         self.distrusted += 1
 
     def _watch(self, peer: PeerId) -> None:
-        """Once it has said who it is and that it belongs to us, whichever comes last. Its later subscriptions are no
-        news: two bridges that asked each other at every one of them would never come to rest."""
+        """Report a neighbour once it has said who it is and that it belongs to us. Its later subscriptions are not
+        reported: two bridges that asked each other at every one would never stop.
+        """
         if peer in self._insiders and peer in self.host.neighbours and peer not in self._watched:
             self._watched.add(peer)
             self._liveliness.joined(peer)
             self.tap.came(peer)
 
     def _carry_out(self, event: Message) -> None:
-        """An agent has died: here it is as if it had deadvertised itself."""
+        """An agent has died: act as if it had deadvertised itself."""
         topic, payload = str(Topic(self._namespace, EventType.DEADVERTISE)), encode_payload(event)
         self.tap.died(topic, payload)
         self.dispatch.deliver(topic, payload)

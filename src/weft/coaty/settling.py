@@ -1,9 +1,8 @@
 """When an agent's publications may go out: not before its neighbours know it, and join events first (COA-07). Pure.
 
-Floodsub sends only to neighbours that have said what they want, and a new peer has heard nothing yet. So whatever is
-published while an agent starts waits until it has started and no neighbour has changed its subscriptions for a second.
-An agent that nobody talks to waits for that second only; one that is told something new all the time waits no longer
-than SETTLING_S_MAX.
+Floodsub sends only to neighbours that have said what they want, and a new peer has heard nothing yet. So everything
+that is published while an agent starts waits until it has started and no neighbour has changed its subscriptions for a
+second. Without neighbours that is one second; if subscriptions keep changing, it is SETTLING_S_MAX at most.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Settling:
         self._until_s = now_s + COATY_SETTLING_S
 
     def changed(self, now_s: float) -> None:
-        """A neighbour told what it wants: it has just come, or is still at it."""
+        """A neighbour said what it wants, and may not have said everything."""
         if self._started_s is not None:
             self._until_s = min(now_s + COATY_SETTLING_S, self._started_s + COATY_SETTLING_S_MAX)
 

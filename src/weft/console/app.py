@@ -70,7 +70,7 @@ Answer = Callable[["ConsoleParts", Request, Asker], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """``session_s`` is how long somebody stays signed in, ``idle_s`` the same without a page open."""
+    """``session_s``: how long somebody stays signed in; ``idle_s``: how long without an open page."""
 
     session_s: float
     idle_s: float
@@ -115,7 +115,9 @@ class Console:
         self._looking.add_done_callback(_tell_defect)
 
     async def close(self) -> None:
-        """Tell the pages, and sign everybody out. Later requests are told, too. May be called again."""
+        """Tell the pages that the node stops, and sign everybody out. Later requests are told, too. May be called
+        twice.
+        """
         self._why_not = "this node is shutting down"
         for feed in list(self._feeds):
             feed.end(self._why_not)
@@ -130,7 +132,7 @@ class Console:
         await parts.asking.close()
 
     async def _look(self, parts: ConsoleParts) -> None:
-        """Remember how far behind groups are; end sessions that are over, with everything they have open."""
+        """Remember how far behind groups are; end expired sessions, with everything they have open."""
         while True:
             self._history.add(time.time(), await parts.group_lags())
             self.sessions.end_old(time.monotonic())
@@ -336,7 +338,7 @@ class Console:
 
 
 def _tell_defect(task: asyncio.Task[None]) -> None:
-    """It runs until it is cancelled: an error must not pass unseen."""
+    """The task runs until it is cancelled, so log the error that ended it."""
     if not task.cancelled() and (error := task.exception()) is not None:
         task.get_loop().call_exception_handler({"message": "console", "exception": error, "task": task})
 
@@ -370,7 +372,7 @@ def _decoded_untrusted(body: bytes, kind: type[Any]) -> Any:
 
 @cache
 def static_files() -> dict[str, tuple[bytes, str, str]]:
-    """By name: content, type and tag. All that there is, so no name leads anywhere else."""
+    """All static files by name: content, type and tag. No other name leads to a file."""
     found: dict[str, tuple[bytes, str, str]] = {}
     for file in resources.files("weft.console").joinpath("static").iterdir():
         kind = TYPES.get(file.name.rpartition(".")[2])

@@ -83,7 +83,7 @@ class Asking:
         return await self._methods[method][0](request, asker.caller)
 
     async def everywhere(self, method: str, request: Message, asker: Asker) -> dict[str, Any]:
-        """By node: its reply, or the WeftError instead of it. What this node refuses is raised."""
+        """For each node its reply or its WeftError. A refusal by this node is raised."""
         replies: dict[str, Any] = {self.node.node_id: await self.here(method, request, asker)}
         asked = [state for state in self._others() if not state.liveness.gone and state.addresses]
         if self._dial is not None:
@@ -155,7 +155,7 @@ class Asking:
         return found
 
     async def _channel(self, state: NodeState) -> Channel:
-        """The connection to a node, which has shown that it is that node."""
+        """The connection to a node whose identity was checked."""
         address = state.addresses[0]
         kept = self._channels.get(state.node_id)
         if kept is not None and kept[0] == address:

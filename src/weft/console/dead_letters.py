@@ -39,7 +39,9 @@ class DeadLetterDesk:
         return {"letters": list(map(_letter_view, reply.letters)), "more": bool(reply.next_page)}
 
     async def end(self, wanted: WantedEnd, asker: Asker, now_us: int, now_s: float) -> None:
-        """To replay is to publish it again, and then to drop it: who stops in between has it twice."""
+        """A replay publishes the event and then drops the letter. If it stops in between, the event and the letter are
+        both there.
+        """
         if wanted.do == "replay":
             await self._publish(wanted, asker, now_us, now_s)
         drop = pb.DropDeadLettersRequest(group=wanted.group, events=[wanted.event])

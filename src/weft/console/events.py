@@ -1,7 +1,7 @@
 """The event browser: the newest events of a pattern, within a time range, with a key; and one event as a whole.
 
-Streams are read backwards from their ends, here or at a node that has them, within bounds: a search says how far it
-came.
+Streams are read backwards from their ends, here or at a node that has them. Searches are bounded, and say how far back
+they came.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class EventBrowser:
         return read
 
     async def one(self, text: str, asker: Asker) -> dict[str, Any]:
-        """An event by its identity, with its whole payload as far as it can be shown; raise WeftError."""
+        """An event by its identity, with as much of its payload as can be shown; raise WeftError."""
         place = parse_event_id(text)
         asker.caller.check_subscribe(Pattern(place.stream.topic))
         for holding in await self._holders(place, asker):

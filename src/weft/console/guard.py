@@ -2,8 +2,8 @@
 
 A browser signs in with an API key and gets a cookie that scripts cannot read (HttpOnly), that other sites cannot make
 it send (SameSite=Strict), and that no other host gets. What changes something also needs a header that no form and no
-other site's script can send, from a page of this very address. A node without keys (``insecure``) is for pages that
-were loaded from a loopback address: another site's name that leads here (DNS rebinding) is not one.
+other site's script can send, from a page of this very address. A node without keys (``insecure``) answers only pages
+that were loaded from a loopback address, and so no site whose name was pointed at this machine (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Guard:
     # --- signing in and out --------------------------------------------------------------------------------------
 
     async def sign_in(self, request: Request, access: Access, key: str, response: Response) -> Caller:
-        """Raise Unauthenticated. Whatever session the browser had is over."""
+        """Begin a session, and end the one that the browser had; raise Unauthenticated."""
         self.check_change(request)
         shown = Secret(key.strip()[: 2 * API_KEY_CHARS_MAX])
         caller = await access.admit_key_untrusted(shown, host_of(request))
@@ -86,7 +86,7 @@ class Guard:
     # --- every call ----------------------------------------------------------------------------------------------
 
     async def admit(self, request: Request, access: Access) -> tuple[Session, Caller]:
-        """Whose call this is; raise Unauthenticated. The key is looked at again: it may have been revoked."""
+        """Whose call this is; raise Unauthenticated. The key is checked again: it may have been revoked."""
         self._check_place(request)
         if self._is_open:
             return self._anybody, await access.admit_key_untrusted(None, host_of(request))
@@ -102,12 +102,12 @@ class Guard:
         return session, caller
 
     async def admit_bearer(self, request: Request, access: Access) -> Caller:
-        """Of a program that shows its key itself (``authorization: Bearer``); raise Unauthenticated."""
+        """Admit a program that sends its key (``authorization: Bearer``); raise Unauthenticated."""
         found = BEARER.fullmatch(request.headers.get("authorization", "")[: 2 * API_KEY_CHARS_MAX])
         return await access.admit_key_untrusted(None if found is None else Secret(found[1]), host_of(request))
 
     def check_change(self, request: Request) -> None:
-        """Raise UsageError for a request that another site may have had the browser make."""
+        """Raise UsageError for a request that another site may have made the browser send."""
         self._check_place(request)
         site = request.headers.get("sec-fetch-site", "same-origin")
         origin = request.headers.get("origin")
@@ -134,7 +134,7 @@ def host_of(request: Request) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a ``Host`` header names this machine by itself, and not by a name that anybody may have made."""
+    """Whether a ``Host`` header is a loopback address or ``localhost``, and not a name that anybody can register."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or ipaddress.ip_address(name).is_loopback
@@ -143,7 +143,7 @@ def is_loopback(host: str) -> bool:
 
 
 async def read_body_untrusted(request: Request, bytes_max: int) -> bytes:
-    """Raise TooLarge before more than that is held, UsageError if it never arrives whole."""
+    """Raise TooLarge before more than the limit is in memory, UsageError if the body does not arrive completely."""
     body = bytearray()
     try:
         async for part in request.stream():

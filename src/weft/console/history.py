@@ -21,14 +21,15 @@ class Point(NamedTuple):
 
 
 class LagHistory:
-    """This node tells of the groups that read here, all the time; pages tell of all others, while somebody looks."""
+    """Groups that read at this node are always recorded; others only while somebody has a page open."""
 
     def __init__(self) -> None:
         self._points: dict[str, deque[Point]] = {}
 
     def add(self, at_s: float, lags: Iterable[tuple[str, int, float]]) -> None:
-        """What groups lack now. A group has one point in an interval: the largest of those that were told, for a node
-        without a stream sees no lag in it."""
+        """Record the lag of groups. An interval has one point for each group: the largest that was reported, because a
+        node without a copy of a stream sees no lag in it.
+        """
         self._forget(at_s - AGE_S_MAX)
         for name, lag_events, lag_s in lags:
             points = self._points.get(name)
@@ -43,7 +44,7 @@ class LagHistory:
                 points.append(Point(at_s, lag_events, lag_s))
 
     def _forget(self, before_s: float) -> None:
-        """Groups of which nobody has told for long."""
+        """Drop groups that had no report since then."""
         for name in [name for name, points in self._points.items() if points[-1].at_s < before_s]:
             del self._points[name]
 

@@ -1,8 +1,8 @@
 """Who is signed in. Pure: time and random tokens are arguments.
 
-A browser keeps a random token in a cookie; here is only its hash. A session ends after a time, or when it was idle for
-long, or when newer ones need its place. A token is made here and never taken from a browser: nobody can be led into a
-session that somebody else knows.
+A browser keeps a random token in a cookie; here is only its hash. A session ends after some time, when it is idle for
+too long, or when newer ones need its place. Tokens are made here and never taken from a browser, so nobody can be lured
+into a session that somebody else knows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FEEDS_OF_SESSION_MAX: Final = 6  # a browser has no more connections to one host
 
 @dataclass(eq=False, slots=True)
 class Session:
-    """``who`` names the key; the key itself is asked for again with every call, here and at other nodes."""
+    """``who`` names the key; the key itself is checked again at every call, here and at other nodes."""
 
     mark: bytes
     who: str
@@ -92,5 +92,5 @@ class Sessions:
 
 
 def _mark(token: bytes) -> bytes:
-    """What is stored of a token. Somebody who sees this node's memory of it cannot make the cookie."""
+    """The hash that is stored of a token. It is not enough to make the cookie."""
     return sha256(b"weft console session\0" + token).digest()

@@ -1,8 +1,8 @@
-"""What goes on for long, as server-sent events: the live figures of the mesh, and the tail of a pattern.
+"""Long answers, as server-sent events: the live figures of the mesh, and the tail of a pattern.
 
-A browser that reads slowly gets less, not later: figures are made when the last ones have left, and of a busy pattern
-only the newest events are sent, with the number of those that were passed over. A browser that does not read at all is
-cut off by the door (``weft.doors.http``).
+A browser that reads slowly gets less, not later: new figures are made only when the last ones were sent, and of a busy
+pattern only the newest events are sent, with the number of those left out. A browser that does not read at all is cut
+off by the door (``weft.doors.http``).
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def said(event: str, value: object) -> bytes:
 
 
 class Snapshots:
-    """The mesh as it is now, for each key that looks: asked for once, however many pages there are."""
+    """The current state of the mesh, for each key. It is asked for once, however many pages are open."""
 
     def __init__(self, asking: Asking, history: LagHistory) -> None:
-        """``history`` is told how far behind groups are, all over the mesh."""
+        """``history`` gets the lag of all groups of the mesh."""
         self._asking = asking
         self._history = history
         self._taken: dict[str, tuple[float, asyncio.Task[View]]] = {}
@@ -153,7 +153,7 @@ class Tail:
     # --- the page ------------------------------------------------------------------------------------------------
 
     async def run(self, feed: Feed) -> AsyncGenerator[bytes, None]:
-        """The rights were checked before: raise nothing, but say why it is over."""
+        """The rights were checked before. Raises nothing; the page is told why it ended."""
         usage = self._node.quotas.usage(self._caller)
         holding = self._node.held.holding(self._caller.who, Use.SUBSCRIBE, TAIL_PART)
         number: int | None = None
@@ -204,7 +204,7 @@ class Tail:
             over.cancel()
 
     def _newest(self) -> tuple[list[View], int]:
-        """What has come, the newest last, and how many events were passed over."""
+        """The events that came, the newest last, and how many were left out."""
         self._arrived.clear()
         batches = list(self._waiting)
         self._waiting.clear()

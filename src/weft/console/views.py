@@ -88,7 +88,9 @@ def _status_view(status: pb.StatusReply) -> View:
 
 
 def _links(me: str, peers: Mapping[str, pb.PeersReply | WeftError], known: Mapping[str, pb.PeerInfo]) -> list[View]:
-    """Each once, by the two names in order. Who was asked tells figures; of others, gossip tells that there is one."""
+    """Each link once, by its two names in order. Nodes that were asked report figures; for the others, gossip says only
+    that the link exists.
+    """
     links: dict[tuple[str, str], View] = {}
     for reporter, reply in peers.items():
         if isinstance(reply, WeftError):
@@ -204,8 +206,9 @@ def _by_name(replies: Mapping[str, pb.GroupsReply | WeftError]) -> dict[str, lis
 
 
 def _group_view(name: str, parts: Iterable[pb.GroupInfo], *, with_streams: bool) -> View:
-    """``parts``: the group as several nodes see it. A node that has no copy of a stream sees no lag in it: the largest
-    counts. How far the group is, every node hears in time; the furthest counts."""
+    """``parts``: the group as several nodes see it. A node without a copy of a stream sees no lag in it, so the largest
+    lag counts. Every node hears of positions sooner or later, so the furthest counts.
+    """
     streams: dict[tuple[str, str, int, int], View] = {}
     members: set[str] = set()
     for part in parts:

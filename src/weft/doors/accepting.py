@@ -44,7 +44,7 @@ def bound_to(host: str, port: int) -> socket.socket:
 
 
 def why_not(error: OSError) -> str:
-    """Why an address cannot be had. Python adds what it attempted, which the caller says, too."""
+    """Why an address cannot be used, without Python's note of what it attempted: the caller says that."""
     if error.errno is None or isinstance(error, socket.gaierror):
         return str(error.strerror or error)
     return os.strerror(error.errno)
@@ -89,7 +89,7 @@ class Acceptor:
         self._paused = self._loop.call_later(pause_s, self.start)
 
     def _accept(self) -> None:
-        """Some connections are there. Not with ``sock_accept``: one that it has accepted is lost if it is cancelled."""
+        """Accept waiting connections. ``sock_accept`` is not used: cancelling it can lose an accepted connection."""
         for _ in range(ACCEPTED_AT_ONCE):
             if self._door.is_settling:
                 self._pause(SETTLING_PAUSE_S)
@@ -128,7 +128,7 @@ class Acceptor:
     # --- deadlines -----------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Look again when the oldest stranger has been one for too long; it may have gone by then."""
+        """Look again when the oldest stranger's time is up; it may be gone by then."""
         deadline_s = self._door.next_deadline_s()
         if self._deadline is None and deadline_s is not None and not self._is_stopped:
             self._deadline = self._loop.call_at(deadline_s, self._expire)

@@ -26,7 +26,7 @@ CA_CONNECTIONS_MAX: Final = 256  # enrolling or renewing at a time; each takes m
 
 @dataclass(frozen=True, slots=True)
 class FileLimit:
-    """``before`` is what the process was started with, ``now`` what it has, ``hard`` what it may raise that to."""
+    """``before``: the limit at the start of the process; ``now``: the current one; ``hard``: the highest it may set."""
 
     before: int
     now: int
@@ -42,7 +42,7 @@ def file_limit() -> FileLimit:
 
 
 def raise_file_limit() -> FileLimit:
-    """As high as it goes. Some systems name a limit that they do not grant: then all stays as it was."""
+    """Raise the limit as high as possible. Some systems name a limit that they do not grant; then nothing changes."""
     before = file_limit()
     try:
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -1,7 +1,8 @@
-"""An HTTP server behind a door. uvicorn does the work; here is what it lacks: bounds before the first request.
+"""An HTTP server behind a door. uvicorn does the work; this adds what it lacks: bounds before the first request.
 
-Nobody proves anything over HTTP here. So when there are too many connections, the one that has been idle longest is
-closed, and a new caller gets in: health is always answered. A client that loses a kept connection makes a new one.
+HTTP callers never prove who they are on their connection. So when there are too many, the connection that has been idle
+longest is closed for a new one: health checks are always answered. A client that loses a kept connection makes a new
+one.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ REQUEST_S_MAX: Final = (
 
 
 def http_limits(connections_max: int) -> DoorLimits:
-    """All are strangers, and idle ones go at once when there is no room."""
+    """All callers are strangers, and idle ones are closed at once when there is no room."""
     return DoorLimits(connections_max, connections_max, connections_max, connections_max, grace_s=0.0)
 
 
 def http_config(
     application: Any, protocol: type[GuardedProtocol], keep_alive_s: int, stop_timeout_s: int, **more: Any
 ) -> uvicorn.Config:
-    """How every port serves HTTP: without a word about itself, and without logs of its own."""
+    """How every port serves HTTP: without headers about the server, and without uvicorn's own logs."""
     return uvicorn.Config(
         application,
         http=protocol,
@@ -51,7 +52,7 @@ def http_config(
 
 
 class GuardedProtocol(H11Protocol):
-    """One connection, with deadlines. Made by ``HttpServer``, which says whose it is before anything happens."""
+    """One connection, with deadlines. ``HttpServer`` makes it, and sets its guest before anything happens."""
 
     guest: Guest
 
@@ -77,7 +78,7 @@ class GuardedProtocol(H11Protocol):
     # --- answers that go on for long -----------------------------------------------------------------------------
 
     def begin_stream(self) -> None:
-        """The answer goes on until somebody ends it: from now on there is a deadline only while it is not read."""
+        """The answer has no end of its own. From now on there is a deadline only while the client does not read."""
         self._is_streaming = True
         self._relax()
         if self.flow.write_paused:
@@ -122,7 +123,7 @@ class GuardedProtocol(H11Protocol):
 
 
 class HttpServer(uvicorn.Server):
-    """Without signal handlers: signals are the node's business. ``config.http`` is a GuardedProtocol."""
+    """Installs no signal handlers: the node does that. ``config.http`` is a GuardedProtocol."""
 
     def __init__(
         self,
@@ -131,7 +132,7 @@ class HttpServer(uvicorn.Server):
         door: Door,
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
-        """``tls`` is asked at every connection, so a renewed certificate counts from the next one on."""
+        """``tls`` is called for every connection, so that the next one gets a renewed certificate."""
         super().__init__(config)
         self._tls = tls
         self.settled = asyncio.Event()  # it listens

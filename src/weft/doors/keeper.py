@@ -1,7 +1,7 @@
 """Who gets in, and who has to go when there is no room. Pure: time is an argument, of a monotonic clock.
 
-A port with its bounds is a ``Door``; all doors of a process that use up its descriptors have one bound in common, the
-``Doorkeeper``'s. A newcomer that finds a bound reached gets in only if a stranger can go for it:
+A ``Door`` is a port with its bounds. All doors of a process that use descriptors share one more bound, the
+``Doorkeeper``'s. If a bound is reached, a newcomer gets in only if a stranger can be closed for it:
 
 1. Of all strangers that share the bound, those of the source (the address) that has the most are looked at.
 2. Of these, the one that has waited longest goes, if it has had its chance (``grace_s``): an idle crowd cannot keep
@@ -38,7 +38,9 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DoorLimits:
-    """Of one port. ``grace_s``: how long a stranger is left in peace; ``stranger_s``: how long it may be one."""
+    """The bounds of one port. ``grace_s``: how long a stranger is safe; ``stranger_s``: how long it may stay a
+    stranger.
+    """
 
     connections_max: int
     of_address_max: int
@@ -92,7 +94,7 @@ class Guest:
                 crowd.trust(self)
 
     def was_active(self, now_s: float) -> None:
-        """A stranger that did something useful has waited the least of all from now on."""
+        """A stranger that did something useful goes to the end of the queue of those to be closed."""
         if self.is_stranger and self.is_here and not self.is_leaving:
             self.since_s = now_s
             for crowd in self.door.crowds:
@@ -108,7 +110,7 @@ class Guest:
 
 
 class Crowd:
-    """Those who share a bound: the guests of a door, or of all doors."""
+    """The guests that share a bound: those of one door, or of all doors."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -142,7 +144,7 @@ class Crowd:
             del self._strangers_of[guest.source]
 
     def _rank(self, source: str, before: int, after: int) -> None:
-        """By one up or down, so that the most is known without a look at everybody: a crowd may have many addresses."""
+        """Move a source's count by one, so that the largest is known without looking at all sources."""
         if before:
             del self._ranks[before][source]
             if not self._ranks[before]:
@@ -183,7 +185,7 @@ class Crowd:
         return oldest if oldest is not None and now_s - oldest.since_s >= grace_s else None
 
     def dispensable(self, source: str, now_s: float, grace_s: float) -> Guest | None:
-        """The guest that goes so that somebody from this source gets in; None: nobody does."""
+        """The guest to close so that somebody from this source gets in; None if there is none."""
         own = self.strangers_of(source) + 1
         if own > self._most:
             return self.oldest_of(source, now_s, grace_s)
@@ -195,8 +197,9 @@ class Crowd:
 
 
 class Doorkeeper:
-    """The doors of a process. ``connections_max`` is for all that are not ``apart``; ``tell`` hears who was turned
-    away."""
+    """The doors of a process. ``connections_max`` holds for all doors that are not ``apart``; ``tell`` is called for
+    each guest turned away.
+    """
 
     def __init__(self, connections_max: float = math.inf, tell: Callable[[TurnedAway], None] = _ignore) -> None:
         self.connections_max = connections_max
@@ -235,7 +238,7 @@ class Door:
 
     @property
     def is_settling(self) -> bool:
-        """Too many are on their way out: nobody should be accepted before some are gone."""
+        """Too many connections are being closed: accept no others before some are gone."""
         most = max(1, min(LEAVING_MAX, self.limits.connections_max // LEAVING_SHARE_MAX))
         return self._guests.leaving >= most or (self._house is not None and self._house.leaving >= LEAVING_MAX)
 
@@ -260,8 +263,9 @@ class Door:
         return guest
 
     def _full(self, source: str) -> tuple[Reason, str, Crowd | None] | None:
-        """The narrowest bound that is reached, and who shares it (None: those of the source): a guest that goes for its
-        sake makes room within the wider ones, too."""
+        """The narrowest bound that is reached, and the crowd that shares it (None: the guests of the source). A guest
+        that is closed for it makes room within the wider bounds, too.
+        """
         limits, guests = self.limits, self._guests
         if guests.of_source[source] >= limits.of_address_max:
             return Reason.ADDRESS, f"too many connections from one address (limit {limits.of_address_max})", None
@@ -296,7 +300,7 @@ class Door:
     # --- deadlines -----------------------------------------------------------------------------------------------
 
     def next_deadline_s(self) -> float | None:
-        """When ``expire`` has something to do; None: not as long as nobody comes."""
+        """When ``expire`` has something to do; None: not before another guest comes."""
         oldest = next(iter(self._guests.strangers), None)
         if oldest is None or math.isinf(self.limits.stranger_s):
             return None
@@ -314,7 +318,7 @@ class Door:
 
 
 def source_of(host: str) -> str:
-    """Whom to count an address against: an IPv6 host has 2**64 addresses to come from, so its network."""
+    """The source that an address counts for: for IPv6 its network, because one host has 2**64 addresses."""
     if ":" not in host or "%" in host:  # the zone of an address means nothing on another machine
         return host
     try:

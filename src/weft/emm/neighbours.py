@@ -38,7 +38,7 @@ class Due(NamedTuple):
 
 
 class Neighbours:
-    """Takes what was heard; ``due`` says whom to call. All times are of the steady clock."""
+    """Takes what was heard; ``due`` says where to send a Hello. All times are of the steady clock."""
 
     def __init__(
         self,
@@ -74,7 +74,9 @@ class Neighbours:
     # --- what happens --------------------------------------------------------------------------------------------
 
     def seek(self, address: Address, now_s: float) -> None:
-        """Say Hello there until somebody answers, and again whenever that one is lost. UsageError if it is too many."""
+        """Say Hello there until somebody answers, and again whenever that neighbour is lost. UsageError if there are
+        too many such addresses.
+        """
         if address not in self._wanted and len(self._wanted) >= DATAGRAM_SOUGHT_MAX:
             raise UsageError("too many addresses to say Hello to", limit=DATAGRAM_SOUGHT_MAX)
         self._seeking.seek(address, now_s)
@@ -100,7 +102,7 @@ class Neighbours:
             self._greet(address, now_s)  # its answer makes it a neighbour, at the address it has now
 
     def gone(self, address: Address) -> None:
-        """The QUIC connection with that address ended: nobody is called there until there is another one."""
+        """The QUIC connection with that address ended: send nothing there until there is another one."""
         self._relationships.gone(address)
         self._seeking.stop(address)
         self._wanted.discard(address)

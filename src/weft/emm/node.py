@@ -28,7 +28,7 @@ Handler = Callable[[Event], None]
 
 
 class NoAnswer(PeerError):
-    """Nobody answered a Hello. The node goes on greeting; this one call waits no longer."""
+    """Nobody answered a Hello. The node keeps saying Hello; only this call stops waiting."""
 
 
 class Node(DatagramNode["_Opened"]):
@@ -89,8 +89,9 @@ class Node(DatagramNode["_Opened"]):
         return tuple(self._open.session.neighbours)
 
     async def join(self, address: HostAndPort, timeout_s: float = EMM_JOIN_TIMEOUT_S) -> Neighbour:
-        """Greet the node at this address and wait for its answer. NoAnswer after ``timeout_s``, but this node goes on
-        trying."""
+        """Greet the node at this address and wait for its answer. NoAnswer after ``timeout_s``, but this node keeps
+        trying.
+        """
         return await self._greeted(await self._open.resolve(*address), timeout_s)
 
     async def join_quic(
@@ -99,7 +100,7 @@ class Node(DatagramNode["_Opened"]):
         """The same over QUIC, with a node that has a certificate for that host from that root; PeerError if there is
         none.
 
-        Once it was there, the connection is made again whenever it ends, until the node is closed.
+        After the first success, the connection is made again whenever it ends, until the node is closed.
         """
         return await self._greeted(await self._open.join_quic(address, root_pem, timeout_s), timeout_s)
 

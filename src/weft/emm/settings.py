@@ -27,7 +27,7 @@ CAPABILITIES: Final = b"weft"
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Events whose name matches ``pattern`` are sent on, to every neighbour or to these alone (EMM-27)."""
+    """Events whose name matches ``pattern`` are sent on, to every neighbour or only to these (EMM-27)."""
 
     pattern: str
     to: tuple[UUID, ...] | None = None
@@ -38,7 +38,7 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Defaults are for a node that sends and receives and is nobody's intermediary."""
+    """The defaults are for a node that sends and receives, and passes nothing on for others."""
 
     forward: tuple[Forward, ...] = ()  # the first rule that matches counts; without one nothing is sent on
     capabilities: bytes = CAPABILITIES  # what a Hello says of us

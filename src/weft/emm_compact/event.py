@@ -59,7 +59,7 @@ class Command:
 
     @property
     def sender(self) -> UUID | None:
-        """The node that signed it; None if it says so by the fingerprint of its key alone."""
+        """The node that signed it; None if the packet names only the fingerprint of its key."""
         return _uuid(node_id_of(self.body))
 
     @property
@@ -79,7 +79,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a neighbour told of itself: how it joined, if it did, and its last heartbeat, if there was one."""
+    """What a neighbour said about itself: how it joined, if it did, and its last heartbeat, if there was one."""
 
     join: Join | None = None
     heartbeat: Heartbeat | None = None

@@ -1,9 +1,9 @@
-"""An EMM-C node among its neighbours: who they are, what they are told, and what goes on from one to the others. Pure.
+"""An EMM-C node and its neighbours: who they are, what is sent to them, and what is passed on between them. Pure.
 
-Packets come in after they were judged: by ``session`` one by one, or by a gateway in columns.
-Notifications and commands are the events that travel: to all neighbours but the one they came from, unchanged, with one
-less to live. Joins and heartbeats speak for the way between two nodes, so they are not sent on: otherwise the address
-of the node that sent them on would be taken for that of their author (ADR 21).
+Packets come in after they were judged: by ``session`` one by one, or by a gateway in columns. Notifications and
+commands are the events that travel: to all neighbours but the one they came from, unchanged but for the time to live,
+which is one less. Joins and heartbeats concern only the two nodes, so they are not sent on: otherwise the address of
+the node that sent them on would be taken for their author's (ADR 21).
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ ALL_TYPES: Final = wire.SupportedTypes(0b1111)
 
 
 class CompactNeighbours:
-    """``event_id`` gives 16 random bits a call (EMC-04). ``marks`` is the memory of the judge: our own events are noted
-    there, because they come back. ``figures`` goes on with counts of before."""
+    """``event_id`` returns 16 random bits per call (EMC-04). ``marks`` is the memory of the judge: our own events are
+    noted there, because they come back. ``figures`` continues earlier counts.
+    """
 
     def __init__(
         self,
@@ -121,7 +122,7 @@ class CompactNeighbours:
         return self.put(packet, self.takers(body.TYPE), ttl, at)
 
     def put(self, packet: Packet, targets: Collection[Address], ttl: int, at: Instant) -> int:
-        """Send a packet to these neighbours, at the pace that each of them takes; how many there was room for."""
+        """Queue a packet for these neighbours, each at its own pace. Return for how many there was room."""
         taken = self._outbox.put(packet, targets, ttl, self._ecn, at.steady_s, self._until_s(packet, at))
         self.figures.unsent += len(targets) - taken
         return taken
@@ -131,7 +132,7 @@ class CompactNeighbours:
         return [each.address for each in self.relationships if each.address != source and each.about.takes(kind)]
 
     def has_room(self, kind: EventType, urgent: bool) -> bool:
-        """Whether the next event can leave: to one neighbour at least, or there are none."""
+        """Whether at least one neighbour has room for the next event, or there are no neighbours."""
         return self._outbox.has_room(self.takers(kind), urgent)
 
     def join(self, address: Address, at: Instant) -> None:
@@ -151,7 +152,7 @@ class CompactNeighbours:
         return dropped
 
     def gone(self, address: Address) -> None:
-        """A QUIC connection ended, so nobody can be reached there."""
+        """A QUIC connection ended: send nothing there."""
         self.relationships.gone(address)
         self._seeking.stop(address)
         self._wanted.discard(address)
@@ -210,7 +211,9 @@ class CompactNeighbours:
     # --- events --------------------------------------------------------------------------------------------------
 
     def _relay(self, packet: Packet, datagram: Datagram, at: Instant) -> None:
-        """To all neighbours but the one it came from, as it is, with one less to live (EMC-12)."""
+        """Send it on, to all neighbours but the one it came from, unchanged but for the time to live, which is one less
+        (EMC-12).
+        """
         self._pulse.received(packet.header.triple)
         ttl = wire.next_ttl(datagram.ttl)
         if ttl is None:
@@ -231,10 +234,9 @@ class CompactNeighbours:
     # --- neighbours ----------------------------------------------------------------------------------------------
 
     def _on_join(self, body: Join, source: Address, at: Instant) -> None:
-        """A node asks for a relationship, or tells that it has one with us: both are the same message.
-
-        So that two nodes do not answer each other forever, our joins say in their trace id whose question they belong
-        to. Nodes of another make may not do that: those we know already get a heartbeat for an answer.
+        """A node asks for a relationship, or says that it has one with us: both are the same message. Two nodes must
+        not answer each other forever, so our joins say in their trace id which question they answer. Other
+        implementations may not do that, so nodes that we already know get a heartbeat as the answer.
         """
         was_asked = source in self._seeking
         before = self.relationships.get(body.node_id)
@@ -266,7 +268,7 @@ class CompactNeighbours:
             self._ask(at)
 
     def _is_stranger(self, node_id: bytes, source: Address, at: Instant) -> bool:
-        """Whether we know nobody under that address, and do not want to."""
+        """Whether another node is at that address, without a relationship and not barred."""
         return (
             node_id != self._node_id
             and self.relationships.at(source) is None
@@ -317,7 +319,7 @@ class CompactNeighbours:
         self._is_overrun = False
 
     def _beat_to(self, targets: Iterable[Address], at: Instant) -> None:
-        """To each by itself, because congestion on the way from it is for it alone to know."""
+        """Send each neighbour its own heartbeat, because it reports the congestion on the way from that neighbour."""
         heartbeat = self._pulse.now(at.steady_s)
         for target in targets:
             ecn = Ecn.CE if target in self._congested else self._ecn

@@ -26,7 +26,7 @@ EMC_JOIN_TIMEOUT_S: Final = 10.0  # four joins, if three are lost
 
 
 class NoAnswer(PeerError):
-    """A node did not answer in time: it is not there, does not know our key, or has no room for us."""
+    """A node did not answer in time: it does not run, does not know our key, or has no room for us."""
 
 
 class Node(DatagramNode["_Opened"]):
@@ -88,7 +88,7 @@ class Node(DatagramNode["_Opened"]):
         return self._open.session.relationships.known()
 
     async def join(self, address: HostAndPort, timeout_s: float = EMC_JOIN_TIMEOUT_S) -> Neighbour:
-        """Ask for a relationship and wait for it. NoAnswer after ``timeout_s``, but the node goes on asking."""
+        """Ask for a relationship and wait for it. NoAnswer after ``timeout_s``, but the node keeps asking."""
         return await self._joined(await self._open.resolve(*address), timeout_s)
 
     async def join_quic(
@@ -97,7 +97,7 @@ class Node(DatagramNode["_Opened"]):
         """The same over QUIC, with a node that has a certificate for that host from that root; PeerError if there is
         none.
 
-        Once it was there, the connection is made again whenever it ends, until the node is closed.
+        After the first success, the connection is made again whenever it ends, until the node is closed.
         """
         return await self._joined(await self._open.join_quic(address, root_pem, timeout_s), timeout_s)
 
@@ -143,10 +143,11 @@ class Node(DatagramNode["_Opened"]):
         urgent: bool = False,
         ttl: int | None = None,
     ) -> int:
-        """Send a notification to all neighbours, who send it on; to how many of them. Nobody acknowledges it.
+        """Send a notification to all neighbours, who pass it on. Return to how many it was sent. It is not
+        acknowledged.
 
-        A str is plain text and bytes are binary, unless ``message_format`` says otherwise. Waits while no neighbour
-        takes more. UsageError if it does not fit a packet: 219 bytes at most.
+        A str is plain text and bytes are binary, unless ``message_format`` says otherwise. Waits while no neighbour has
+        room. UsageError if it does not fit a packet: 219 bytes at most.
         """
         if message_format is None:
             message_format = Format.PLAIN_TEXT if isinstance(message, str) else Format.BINARY
@@ -207,9 +208,8 @@ class Node(DatagramNode["_Opened"]):
         trace_id: UUID | None = None,
         compress: bool = False,
     ) -> int:
-        """Send a command to all neighbours, who send it on; to how many of them. Nobody says whether it was obeyed.
-
-        Nobody carries it out or sends it on once it is older than ``expiry_s`` whole seconds, 255 at most.
+        """Send a command to all neighbours, who pass it on. Return to how many it was sent. There is no answer. Nodes
+        neither obey it nor pass it on once it is older than ``expiry_s`` whole seconds, 255 at most.
         """
         body = wire.draft_command(
             name,

@@ -1,4 +1,4 @@
-"""What waits to be sent: joins and heartbeats leave at once, events as fast as each neighbour takes them (EMC-14)."""
+"""Packets that wait to be sent: joins and heartbeats leave at once, events at each neighbour's pace (EMC-14)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from weft.wire.urgent_first import UrgentFirst
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """To one neighbour. Each has a pace of its own: congestion on one way does not slow down the others."""
+    """The way to one neighbour. Each has its own pace: congestion on one does not slow down the others."""
 
     pace: Pace
     waiting: UrgentFirst[tuple[Outgoing, float]]  # and until when it is worth sending
@@ -41,7 +41,7 @@ class CompactOutbox:
         now_s: float,
         until_s: float = math.inf,
     ) -> int:
-        """Send it to these, but not after ``until_s``; how many of them there was room for."""
+        """Queue a packet for these neighbours, to be sent before ``until_s``. Return for how many there was room."""
         urgent = goes_first(packet)
         mark = tos(dscp(packet), ecn)
         outgoing = [Outgoing(packet.raw, target, ttl, mark, urgent) for target in targets]
@@ -51,7 +51,7 @@ class CompactOutbox:
         return sum(self._way(each.target, now_s).waiting.put((each, until_s), urgent) for each in outgoing)
 
     def has_room(self, targets: Iterable[Address], urgent: bool) -> bool:
-        """Whether one of them at least could take an event, or there is nobody to send to."""
+        """Whether at least one of these neighbours has room for an event, or there are none."""
         ways = [self._ways.get(target) for target in targets]
         return not ways or any(way is None or way.waiting.has_room(1, urgent) for way in ways)
 

@@ -68,7 +68,7 @@ class Pulse:
 
 
 def marked(heartbeat: Heartbeat, ecn: Ecn) -> Heartbeat:
-    """The same with another word on congestion: that one is for each neighbour by itself."""
+    """The same heartbeat with another congestion mark, which is different for each neighbour."""
     return replace(heartbeat, rate=replace(heartbeat.rate, ecn=ecn))
 
 

@@ -81,7 +81,7 @@ class CompactSession:
         return self._neighbours.publish(body, urgent, ttl, at)
 
     def has_room(self, kind: EventType, urgent: bool) -> bool:
-        """Whether the next event of this type can leave: to one neighbour at least, or there are none."""
+        """Whether at least one neighbour has room for the next event of this type, or there are no neighbours."""
         return self._neighbours.has_room(kind, urgent)
 
     def join(self, address: Address, at: Instant) -> None:
@@ -93,7 +93,7 @@ class CompactSession:
         return self._neighbours.drop(node_id, at)
 
     def gone(self, address: Address) -> None:
-        """A QUIC connection ended, so nobody can be reached there."""
+        """A QUIC connection ended: send nothing there."""
         self._neighbours.gone(address)
 
     def rate_per_s(self, neighbour: Neighbour, at: Instant) -> float:
@@ -123,7 +123,7 @@ class CompactSession:
             self.receive_datagram(datagram, at)
 
     def receive_datagram(self, datagram: Datagram, at: Instant) -> Packet | None:
-        """One of them: the packet if it was taken, None if it was refused and counted."""
+        """Take one datagram. Return the packet, or None if it was refused, which is counted."""
         self.figures.received += 1
         try:
             packet = self._judge.receive_datagram(datagram.data, at.unix_s).packet

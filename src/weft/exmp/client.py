@@ -1,4 +1,4 @@
-"""A connection that somebody dials, and dials again when it breaks (EXM-10)."""
+"""A client's connection, which is dialled again when it breaks (EXM-10)."""
 
 from __future__ import annotations
 

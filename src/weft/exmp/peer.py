@@ -38,7 +38,7 @@ class Failure(WeftError):
 
 
 class NotSent(LinkLost):
-    """The connection had ended before the request went out: it can be sent again without doubt."""
+    """The connection ended before the request was sent, so sending it again is safe."""
 
 
 def current_peer() -> Peer:
@@ -75,7 +75,7 @@ class Peer:
 
     @property
     def certificate(self) -> bytes | None:
-        """What the other side has shown, in DER; None if it showed none, or there is no TLS."""
+        """The certificate of the other side, in DER; None if it showed none, or there is no TLS."""
         tls = self._link.tls
         return None if tls is None else tls.getpeercert(binary_form=True)
 

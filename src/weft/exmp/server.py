@@ -101,10 +101,10 @@ def serve(
     settings: Settings = DEFAULT_SETTINGS,
     connections_max: int = EXMP_CONNECTIONS_MAX,
 ) -> Server:
-    """A server for ``async with``. Port 0 takes a free one: ``address`` tells which.
+    """A server for ``async with``. Port 0 takes a free port; ``address`` says which.
 
-    ``on_connected`` is run beside the handlers for everybody who has said hello: a server may call its clients, too.
-    ``on_request`` is called with every request before its handler is, for those who want to look on.
+    ``on_connected`` runs beside the handlers for every client that has said hello: a server may call its clients, too.
+    ``on_request`` is called with every request before its handler, for logging.
     """
     place = Address(host, port)
     return Server(dict(handlers), place, tls, on_connected, on_request, settings, connections_max)

@@ -31,7 +31,7 @@ class Gateway(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CompactFigures:
-    """How the gateway for datagrams stands as an EMM-C node."""
+    """The figures of the gateway for datagrams as an EMM-C node."""
 
     neighbours: int = 0
     slowdowns: int = 0  # times that the rate to one of them was halved, since the start

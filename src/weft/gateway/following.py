@@ -26,7 +26,8 @@ Take = Callable[[Delivered], Awaitable[None]]
 
 class Following:
     """``take`` gets one batch at a time; when it returns, the batch is handled. ``interrupted`` is told why the node
-    ended the subscription, which is then opened again. A group goes on where it was, others at ``start``."""
+    ended the subscription, which is then opened again. A group continues at its position, others begin at ``start``.
+    """
 
     def __init__(
         self,
@@ -158,6 +159,6 @@ class Following:
 
 
 def tell_defect(task: asyncio.Task[None]) -> None:
-    """For tasks in which nothing should go wrong: if it does, it must not go unnoticed."""
+    """For tasks that should never fail: logs the error if one does."""
     if not task.cancelled() and (error := task.exception()) is not None:
         task.get_loop().call_exception_handler({"message": task.get_name(), "exception": error, "task": task})

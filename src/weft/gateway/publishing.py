@@ -231,7 +231,7 @@ class Publishing:
         )
 
     def _check_round(self) -> None:
-        """Events that break the schema of their topic are refused alone. Until all are checked, nothing is sent."""
+        """Only the events that break the schema of their topic are refused. Nothing is sent until all are checked."""
         found, checks = self._rounds.popleft(), self._mesh.checks
         typed = [(stream, each) for stream, each in found.items() if checks.applies(each.topic)]
         self._unchecked = len(typed)
@@ -265,7 +265,7 @@ class Publishing:
             asyncio.get_running_loop().call_soon(self._check_round)
 
     def _send(self, gathering: Gathering) -> None:
-        """Send as one batch. What cannot be an event is refused alone."""
+        """Send as one batch. Only what cannot be an event is refused."""
         now_us = self._read_clock()
         self._begin_trace(gathering)
         try:

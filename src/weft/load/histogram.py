@@ -13,7 +13,7 @@ _LOG_WIDTH: Final = math.log(CLASS_WIDTH)
 
 
 class Histogram:
-    """How often which time was seen. A percentile is right to 2 %; the least and the greatest are exact."""
+    """Counts times. A percentile is exact to 2 %; the least and the greatest are exact."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -22,7 +22,7 @@ class Histogram:
         self._classes: dict[int, int] = {}
 
     def record(self, time_s: float, count: int = 1) -> None:
-        """``count`` events took so long each."""
+        """Add ``count`` events that took this long each."""
         number = int(math.log(max(time_s, SHORTEST_S) / SHORTEST_S) / _LOG_WIDTH)
         self._classes[number] = self._classes.get(number, 0) + count
         self.count += count
@@ -30,7 +30,7 @@ class Histogram:
         self.greatest_s = max(self.greatest_s, time_s)
 
     def percentile_s(self, share: float) -> float:
-        """So long or shorter took this share of the events, 0 to 1; 0 if there are none."""
+        """The time within which this share of the events (0 to 1) lies; 0 if there are none."""
         wanted = min(math.floor(share * self.count) + 1, self.count)
         seen = 0
         for number in sorted(self._classes):

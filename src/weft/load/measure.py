@@ -122,7 +122,7 @@ def first_of(group: ExceptionGroup[Exception]) -> Exception:
 
 
 async def publish(load: Load, client: Client, number: int, payloads: Payloads, budget: Budget, report: Report) -> None:
-    """One publisher, to its end. With several of them, each begins at a topic of its own."""
+    """Run one publisher to its end. Several publishers begin at different topics."""
     names = load.topic_names
     first = number * len(names) // load.publishers
     topics, make, begin = [*names[first:], *names[:first]], payloads.make, time.perf_counter()
@@ -142,7 +142,7 @@ async def publish(load: Load, client: Client, number: int, payloads: Payloads, b
 
 
 class Crowd:
-    """The subscribers: what came to each of them, and when the last of it came."""
+    """The subscribers: what each one got, and when the last event came."""
 
     def __init__(self, report: Report, payloads: Payloads) -> None:
         self._report = report
@@ -162,7 +162,9 @@ class Crowd:
             self._moved.set()
 
     async def complete(self, budget: Budget) -> None:
-        """Until everything has come to everybody, or nothing has come for long. Who only reads does so to the end."""
+        """Wait until all subscribers have everything, or nothing has come for long. Without publishers, read to the
+        end.
+        """
         load, delivered = self._report.load, self._report.delivered
         wanted = budget.sent if load.publishers else load.events
         end = None if load.publishers or load.seconds is None else asyncio.get_running_loop().time() + load.seconds

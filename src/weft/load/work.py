@@ -20,7 +20,7 @@ MakePayload = Callable[[], bytes]
 
 
 class Budget:
-    """How long a load goes on: for so many seconds, until so many events were sent, or what comes first."""
+    """How long a load lasts: a number of seconds or of events, whichever ends first."""
 
     def __init__(self, *, seconds: float | None = None, events: int | None = None) -> None:
         self.sent = 0
@@ -28,7 +28,7 @@ class Budget:
         self._end_s = None if seconds is None else time.perf_counter() + seconds
 
     def take(self, wanted: int) -> int:
-        """How many of so many events may still be sent; they count as sent. 0: it is over."""
+        """Take this many events from the budget, or as many as are left; 0 if it is used up."""
         if self._end_s is not None and time.perf_counter() >= self._end_s:
             return 0
         given = wanted if self._events is None else min(wanted, self._events - self.sent)
@@ -141,7 +141,7 @@ async def in_batches(
 
 
 async def at_rate(calls_per_s: float, call: Callable[[], bool]) -> None:
-    """An open loop: call again and again, by the clock alone, until it returns False."""
+    """An open loop: call at fixed times, however long calls take, until one returns False."""
     begin = time.perf_counter()
     number = 0
     while call():

@@ -84,4 +84,4 @@ class ScheduleStore(Protocol):
     async def remove(self, name: str, owner: str | None) -> None: ...
 
     async def pause(self, name: str, owner: str | None, author: str, *, paused: bool) -> int | None:
-        """Return when it fires next. What was not fired meanwhile is not made up for."""
+        """Return when it fires next. Events that were not fired meanwhile are not published later."""

@@ -57,8 +57,9 @@ def aggregate(patterns: Iterable[Pattern], patterns_max: int = INTEREST_PATTERNS
 
 
 def without_covered(wishes: Wishes) -> dict[Pattern, int]:
-    """The same wishes without those that others cover. A covered pattern stays if it is wanted since ever and the wider
-    one is not. If both want events since a time, the wider one takes the earlier time."""
+    """The same wishes without those that others cover. A covered pattern stays if it wants all past events and the
+    wider one does not. If both want events since a time, the wider one takes the earlier time.
+    """
     kept: dict[Pattern, int] = {}
     index: Trie[Pattern] = Trie()
     for pattern in sorted(wishes, key=lambda each: (wishes[each] > SINCE_EVER_US, _widest_first(each))):

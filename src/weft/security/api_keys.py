@@ -154,7 +154,7 @@ def hash_secret(secret: Secret[bytes], salt: bytes, n: int = SCRYPT_N) -> Hash:
 
 
 def fits(secret: Secret[bytes], kept: Hash) -> bool:
-    """Takes 50 to 200 ms of a core, on purpose; other threads go on meanwhile."""
+    """Takes 50 to 200 ms of a core, on purpose; other threads can run meanwhile."""
     digest = _scrypt(secret, bytes.fromhex(kept.salt), kept.n, kept.r, kept.p)
     return hmac.compare_digest(digest, bytes.fromhex(kept.digest))
 

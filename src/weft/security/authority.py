@@ -351,7 +351,7 @@ def rehearse(authority: Authority, root_key: PrivateKey, now_s: float) -> Signer
 
 
 def rotate(authority: Authority, root_key: PrivateKey, now_s: float) -> Signer:
-    """Do the same for good. A running CA service uses the new one from its next certificate on."""
+    """Do what ``rehearse`` tries, and keep it. A running CA uses the new intermediate from its next certificate on."""
     signer = rehearse(authority, root_key, now_s)
     write_signer(authority.directory, signer)
     return signer

@@ -1,7 +1,7 @@
 """What proves an identity, and the directory in which it is stored.
 
-``identity.pem`` holds key and certificates in one file, because a crash must never part the two; ``root.pem`` says whom
-to trust, ``ca-url`` where to renew.
+``identity.pem`` holds key and certificates in one file, because a crash must never separate them; ``root.pem`` says
+whom to trust, ``ca-url`` where to renew.
 """
 
 from __future__ import annotations

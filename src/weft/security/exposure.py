@@ -1,4 +1,4 @@
-"""Finds what of a directory others than its owner could use, and closes it to them: events are as private as keys."""
+"""Finds files of a directory that others than its owner can use, and closes them: events are as private as keys."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Exposure:
 
 
 def survey(directory: Path) -> Exposed:
-    """What others could use of a directory and its content. Changes nothing; links and mounts as below."""
+    """Find what others can use in a directory. Changes nothing. For links and mounts, see ``close_to_others``."""
     exposed = Exposed()
     top = directory.resolve()
     for place, inner, files, descriptor in os.fwalk(top):

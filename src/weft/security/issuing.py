@@ -110,7 +110,7 @@ class _Revoked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_revoked(directory: Path) -> set[Identity]:
-    """The identities to which the CA gives nothing, not even for the certificate they have, which ends within a day."""
+    """The identities that get no more certificates, not even a renewal. The certificates they have end within a day."""
     text = read_private(directory / REVOKED)
     if text is None:
         return set()

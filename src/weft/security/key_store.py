@@ -171,7 +171,7 @@ def revoke_key(data: Path, key: str) -> KeyRecord:
 
 
 def resolve(keys: KeyStore, key: str) -> tuple[KeyRecord, str]:
-    """The key that somebody names, and who made it; raise UsageError if there is none, or several."""
+    """The key with this id, and which node made it; raise UsageError if there is none, or several."""
     key_id, _, maker = key.partition("@")
     found = {
         known.record.key_name: (known.record, known.made_by)
@@ -296,8 +296,9 @@ class KeyStore:
         )
 
     def _ids_of(self, owner: str) -> Collection[str]:
-        """The ids of an owner's keys. All keys are looked through once, as long as none comes or goes: there may be
-        10,000 of them, and as many questions in one turn of the loop."""
+        """The ids of an owner's keys. Keys are looked through only after one has come or gone: there may be 10,000, and
+        as many questions in one turn of the loop.
+        """
         if self._owners is None or self._owners.changes != self.mesh.changes or self._owners.here is not self._here:
             here = ((each.id, each.name) for same in self._here.keys.values() for each in same)
             found: dict[str, set[str]] = {}

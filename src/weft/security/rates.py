@@ -26,7 +26,7 @@ class _Bucket(NamedTuple):
 
 
 class FailureLimiter:
-    """Counts failures only: who succeeds is never slowed down. Time is of a monotonic clock."""
+    """Counts only failures: a caller that succeeds is never slowed down. Time is of a monotonic clock."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class _Kept:
 
 
 class RefusalLog:
-    """Refusals as people want to read of them: once a minute for each cause and caller, with a count (SEC-02).
+    """When a refusal is logged: once a minute for each cause and caller, with a count (SEC-02).
 
     Says whether a refusal is worth a line, and counts all of them. Time is of a monotonic clock.
     """

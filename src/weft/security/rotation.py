@@ -59,7 +59,7 @@ class Renewer:
 
 
 class Source(Protocol):
-    """Where new certificates come from; raises a WeftError when none can be had. Called in a thread."""
+    """Where new certificates come from; raises a WeftError if there is none. Called in a thread."""
 
     def renew(self, current: Credentials, now_s: float) -> Credentials: ...
 
@@ -94,7 +94,7 @@ class LocalSource:
 
 
 class Rotation:
-    """``run`` renews until it is cancelled. Every new certificate is stored before anybody is told."""
+    """``run`` renews until it is cancelled. Every new certificate is stored before it is announced."""
 
     def __init__(
         self,

@@ -123,7 +123,7 @@ def read_token_file(file: Path) -> Secret[str]:
 
 
 def read_token_untrusted(token: Secret[str]) -> Claims:
-    """What a token says, for the one to whom it was given; raise only TokenRefused."""
+    """What a token says, for its holder; raise only TokenRefused."""
     claims = _read(claims_untrusted(token.reveal()))
     if claims.sha and not FINGERPRINT.fullmatch(claims.sha):
         raise TokenRefused("the token's root fingerprint is not 64 hexadecimal digits")

@@ -45,7 +45,7 @@ class KeyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceKey:
-    """A key of a device. An Ed25519 key is public; it is hidden all the same, so that nobody has to ask which it is."""
+    """A key of a device. An Ed25519 key is public; it is hidden all the same, so that both kinds are handled alike."""
 
     node_id: UUID
     key_id: bytes

@@ -1,4 +1,4 @@
-"""Where a CA is: ``https://host:port``, and nothing else in it."""
+"""The address of a CA: only ``https://host:port``."""
 
 from __future__ import annotations
 

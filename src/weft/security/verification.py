@@ -52,7 +52,7 @@ def verify_untrusted(chain_pem: bytes, roots_pem: bytes, usage: Usage, now_s: fl
 
 
 def check_node(found: Identity, mesh: str, node_id: str) -> None:
-    """Raise CertificateRefused unless this certificate is that node's: nobody speaks for another (SEC-01)."""
+    """Raise CertificateRefused unless this certificate is that node's: no node may pose as another (SEC-01)."""
     if found.mesh != mesh:
         raise CertificateRefused(Fault.WRONG_NAME, f"certificate is of mesh {found.mesh}, this is mesh {mesh}")
     if found.kind is not Kind.NODE:

@@ -1,4 +1,4 @@
-"""The mesh for tests without asyncio: the same, on a thread of its own, and on the event loop of ``weft up``."""
+"""The mesh for tests without asyncio. It runs in its own thread, on the kind of event loop that ``weft up`` uses."""
 
 from __future__ import annotations
 

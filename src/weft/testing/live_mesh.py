@@ -167,7 +167,7 @@ class Mesh:
         self._wire(one, other).cut()
 
     def heal(self) -> None:
-        """All links can be had again; ``settled`` waits for them."""
+        """Let nodes link again; ``settled`` waits for the links."""
         for wire in self._wires.values():
             wire.heal()
 
@@ -179,7 +179,7 @@ class Mesh:
             await node.stop()
 
     async def kill(self, name: str) -> None:
-        """Without a goodbye. What has no receipt yet may be lost, or not, as after kill -9."""
+        """End without a goodbye. Events without a receipt may or may not be lost, as after kill -9."""
         place = self._place(name)
         node, place.node = place.node, None
         if node is None:
@@ -192,7 +192,7 @@ class Mesh:
             wire.heal()
 
     async def lose_disk(self, name: str) -> None:
-        """Kill it, and all it had is gone. When it is started again, its log has a new epoch."""
+        """Kill it and delete its disk. When it is started again, its log has a new epoch."""
         place = self._place(name)
         await self.kill(name)
         await asyncio.to_thread(shutil.rmtree, place.data)

@@ -35,7 +35,7 @@ class Wire:
         await self._server.wait_closed()
 
     def cut(self) -> None:
-        """Connections end at once, with what is under way; new ones do not get through."""
+        """Break all connections, with what is under way; new ones do not get through."""
         self.is_cut = True
         for transport in list(self._transports):
             transport.abort()

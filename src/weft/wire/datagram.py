@@ -30,7 +30,7 @@ def protocol_of_untrusted(data: bytes) -> DatagramProtocol:
 
 
 def is_urgent_untrusted(data: bytes) -> bool:
-    """What its flags claim (EMM-03, EMC-02). Nobody vouched for them yet: they may change the order, nothing else."""
+    """What its flags claim (EMM-03, EMC-02). They are not authenticated yet, so they may change only the order."""
     if not data:
         return False
     if data[0] == _EMM_VERSION:

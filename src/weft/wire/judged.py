@@ -11,7 +11,7 @@ from weft.wire.reject import CODES, OK, Reject
 
 
 class JudgedBlock:
-    """Datagrams in the order in which they arrived: what the codec says of each, and what is thought of it.
+    """Datagrams in the order in which they arrived: what the codec found in each, and how it was judged.
 
     ``columns`` are the codec's. ``codes`` are places in ``REASONS``, or ``OK``; ``waiting`` are rows whose signature is
     still to be checked.

@@ -240,7 +240,9 @@ class CoatyGateway:
         self._relearn()
 
     def _connect(self, addresses: Sequence[str]) -> None:
-        """Connect to another bridge, so that both hear the same. If it is out of reach, it is an island of its own."""
+        """Connect to another bridge, so that both hear the same. A bridge that cannot be reached counts as another
+        island.
+        """
         for address in addresses:
             with suppress(UsageError):
                 found = multiaddr.parse(address)
@@ -315,7 +317,7 @@ class CoatyGateway:
     # --- who and what is there -----------------------------------------------------------------------------------
 
     async def _meet(self, agent: Agent) -> None:
-        """Ask which bridges and objects there are, and again whenever somebody new has come."""
+        """Ask which bridges and objects exist, and ask again whenever a neighbour comes."""
         await agent.ready()
         while True:
             self._newcomer.clear()
@@ -335,7 +337,7 @@ class CoatyGateway:
                     self.inbound.found(answer.source_id, found)
 
     def _grace_s(self) -> float:
-        """While other nodes are there and no bridge among them has reported, one may be about to."""
+        """How long to wait for reports of bridges at other nodes, if there are other nodes and none has reported."""
         return 0.0 if self.learned.reports or not self._mesh.members() else COATY_GRACE_S
 
     def _settle(self) -> None:

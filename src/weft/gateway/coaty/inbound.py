@@ -1,4 +1,4 @@
-"""From the namespace to the mesh: every event that can be heard becomes an event of the mesh.
+"""From the namespace to the mesh: every event that this bridge hears becomes an event of the mesh.
 
 The payload stays as it came. Headers say who sent it, and that it came from the namespace, so that it never goes back.
 """
@@ -102,8 +102,7 @@ class Inbound:
         self._room = asyncio.Event()
 
     async def run(self, heard: Observation[Heard]) -> None:
-        """Handle one event after the other. While the node is slow, nothing is taken, which slows agents down in the
-        end."""
+        """Handle one event after the other. While the node is slow, nothing is taken, which slows agents down."""
         async for event in heard:
             self.heard(event)
             while self._pending >= COATY_OBSERVED_MAX or self._pending_bytes >= COATY_OBSERVED_BYTES_MAX:
@@ -219,7 +218,7 @@ class Inbound:
                 self._bring(event, *read)
 
     def _is_among_bridges(self, event: Heard, message: Message) -> bool:
-        """Bridges ask which objects there are. Their questions interest nobody else."""
+        """Whether this is a bridge's question for objects, which is not carried over."""
         return isinstance(message.data, Discover) and (
             message.source_id == self._bridge_id or event.origin in self._learned.bridge_peers
         )
@@ -235,7 +234,7 @@ class Inbound:
                 pass
 
     def _know(self, advertised: CoatyObject) -> str:
-        """The identity of an object as it is now: the same whether it was advertised or found."""
+        """A digest of an object's current content: the same whether it was advertised or found by a query."""
         identity = _identity_of_object(advertised)
         self._known.pop(advertised["objectId"], None)
         self._known[advertised["objectId"]] = identity

@@ -1,9 +1,9 @@
-"""The part of a namespace on which a bridge is: agents there hear each other, and those of other islands only through
-the mesh.
+"""The part of a namespace that a bridge can reach: its agents hear each other directly, and agents of other islands
+only through the mesh.
 
 Connected bridges use one name for their island, and are members of one group for it. A bridge that finds nobody takes
-its last name, so that its group goes on where it was; the first time, it takes its own peer id. When two islands grow
-together, the name that comes first in the alphabet stays.
+its last name, so that its group continues; the first time, it takes its own peer id. When two islands grow together,
+the name that comes first in the alphabet stays.
 """
 
 from __future__ import annotations
@@ -40,6 +40,6 @@ class Island:
 
 
 def _kept(path: Path) -> str:
-    """A file that cannot be a name counts as none: the worst that can follow is a new group."""
+    """A file without a valid name counts as missing: at worst, that begins a new group."""
     text = (read_private(path) or b"").decode(errors="replace").strip()
     return text if len(text) <= ISLAND_CHARS_MAX and text.isprintable() else ""

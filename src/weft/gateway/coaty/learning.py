@@ -33,7 +33,8 @@ ADDRESSES_MAX: Final = 8  # a node listens on one
 
 class BridgeReport(msgspec.Struct, frozen=True):
     """What a bridge tells the others over the mesh: its id in the namespace, what its neighbours want (and what is
-    configured for it), what it listens to by now, and which peers are its neighbours."""
+    configured for it), what it already listens to, and which peers are its neighbours.
+    """
 
     agent: str
     peer: str
@@ -159,8 +160,9 @@ class Learned:
         return frozenset(report.peer for report in self.reports)
 
     def wants(self) -> list[str]:
-        """What the agents beside us want, and what is configured. Other bridges' subscriptions do not count, or two
-        bridges would keep subscriptions alive for each other that nobody wants."""
+        """What the agents beside us want, and what is configured. Other bridges' subscriptions do not count: otherwise
+        two bridges would keep each other's subscriptions alive.
+        """
         return list(self._wanted_here())[: self._bound]
 
     def listened(self) -> list[str]:

@@ -129,7 +129,7 @@ class Listening(Tap):
         return True
 
     def died(self, topic: str, last_will: bytes) -> None:
-        """Every bridge notices by itself, so there is no common identity. Two deaths count as two."""
+        """Each bridge notices a death separately, so there is no common identity: each notice counts."""
         self._deaths += 1
         identity = identity_of(b"will", last_will, str(self._peer.host.peer).encode(), self._deaths.to_bytes(8))
         self._put(Heard(topic, last_will, identity, ""))

@@ -192,8 +192,9 @@ class Outbound:
         return await self._comes_true(lambda: identity in self._heard, headers.get(ISLAND_HEADER) in islands, islands)
 
     async def _comes_true(self, holds: Callable[[], bool], is_awaited: bool, islands: Collection[str]) -> bool:
-        """True at once, or soon if that is to be expected. An island that made us wait in vain is not waited for
-        again."""
+        """Whether it is true now, or becomes true within a short wait. An island that was waited for without success is
+        not waited for again.
+        """
         loop = asyncio.get_running_loop()
         if not is_awaited or not islands or loop.time() < self._impatient_until_s:
             return holds()
@@ -211,7 +212,7 @@ class Outbound:
         return Publication(target, payload, marked(self._mark, f"{place}\0{target}"))
 
     def _is_from_elsewhere(self, headers: Mapping[str, str]) -> bool:
-        """Whether agents of another island said it, who cannot be heard on ours."""
+        """Whether it comes from agents of another island, which agents on ours cannot hear."""
         island = headers.get(ISLAND_HEADER, NOWHERE)
         return island not in (NOWHERE, self._island()) and headers.get(IDENTITY_HEADER) not in self._heard
 

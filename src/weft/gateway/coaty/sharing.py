@@ -79,7 +79,8 @@ class Bridge:
 
 class Sharing:
     """Which events this bridge has to carry over. Another bridge takes part while it is connected to us, or to an agent
-    that passes on what we hear: only then does it surely hear that, too."""
+    that passes on what we hear: only then is it certain to hear the same.
+    """
 
     def __init__(self, own_id: str) -> None:
         self._own_id = own_id

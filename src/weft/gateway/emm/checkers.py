@@ -1,7 +1,7 @@
 """Ed25519 checks of many packets, on every core that is free.
 
-libsodium releases the GIL, so threads help. They take packets from one pile, and the caller works along: on a machine
-without a free core, this is no slower than without threads, and between two piles none of them runs.
+libsodium releases the GIL, so threads help. They share one pile of packets with the caller, which works too. So this is
+no slower than without threads if no core is free, and no thread runs between two piles.
 """
 
 from __future__ import annotations

@@ -202,8 +202,9 @@ def _text(trace_id: UUID | None) -> str | None:
 
 
 def _traceparent(trace_id: UUID | None) -> str | None:
-    """The device's trace goes on in the mesh. The device names a trace and no span, so the last half of the trace's id
-    stands for the span."""
+    """The device's trace continues in the mesh. The device names a trace and no span, so the last half of the trace's
+    id stands for the span.
+    """
     if trace_id is None or not trace_id.int:
         return None
     return SpanRef(trace_id.int, trace_id.int & SPAN_ID_MAX or 1).traceparent

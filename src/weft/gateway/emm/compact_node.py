@@ -37,8 +37,9 @@ TRAVELLING: Final = frozenset({EventType.NOTIFICATION, EventType.COMMAND})  # AD
 
 
 class CompactNode:
-    """``send`` sends a datagram; ``chance`` gives so many random bits; ``marks`` is the judge's memory, where our own
-    events are noted; ``overflowed`` counts what the system had no room for."""
+    """``send`` sends a datagram; ``chance(n)`` returns n random bits; ``marks`` is the judge's memory, where our own
+    events are noted; ``overflowed`` counts datagrams that the system had no room for.
+    """
 
     def __init__(
         self,

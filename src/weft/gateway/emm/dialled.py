@@ -20,7 +20,9 @@ CHANCE: Final = SystemRandom()
 
 
 class Dialled:
-    """``on_up`` is told of each connection that stands, and where to send to. ``root`` may be called at any time."""
+    """``on_up`` is called for each connection that is made, with the address to send to. ``root`` may be called at any
+    time.
+    """
 
     def __init__(
         self,

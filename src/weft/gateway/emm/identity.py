@@ -107,7 +107,7 @@ def prepare_next(data: Path, seed: bytes) -> Identity:
 
 
 def use_next(data: Path) -> Identity:
-    """The prepared key is the node's from now on; UsageError if there is none. A running node takes it over."""
+    """The prepared key is the node's from now on; UsageError if there is none. A running node notices."""
     with alone(data / FILE):
         identity = _parse(read_private(data / FILE), data / FILE)
         if identity.next_seed is None:

@@ -236,7 +236,7 @@ class Inbound:
 
 
 def next_turn(datagrams: int, took_s: float) -> int:
-    """How many to judge in the next turn, after so many took so long."""
+    """How many datagrams to judge in the next turn, given the number and the time of the last one."""
     if took_s > GATEWAY_EMM_TURN_GOAL_S:
         return max(datagrams // 2, GATEWAY_EMM_TURN_MIN)
     if took_s < GATEWAY_EMM_TURN_GOAL_S / 4:

@@ -38,8 +38,9 @@ def no_compact(_body: Notification, _urgent: bool, _unix_s: float) -> emm_compac
 
 
 class Packer:
-    """``chance`` gives so many random bits (EMM-02). Keys may be replaced at any time; ``find_key`` has those that
-    events are encrypted with, if ``seal`` names them. ``seal_compact`` makes an EMM-C packet, or raises UsageError."""
+    """``chance(n)`` returns n random bits (EMM-02). Keys may be replaced at any time; ``find_key`` has those that
+    events are encrypted with, if ``seal`` names them. ``seal_compact`` makes an EMM-C packet, or raises UsageError.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Refused packets as events, so that somebody can look at them; no more of them than that takes."""
+"""Refused packets as events, so that people can look at some of them."""
 
 from __future__ import annotations
 

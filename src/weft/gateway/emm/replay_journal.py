@@ -127,7 +127,7 @@ class _File:
         self.last_s = unix_s
 
     def _write(self, data: bytes) -> None:
-        """All or nothing: the next block is written over half a one."""
+        """Write all of it. A block that was written half is overwritten by the next one."""
         try:
             written = os.pwrite(self._descriptor, data, self.size)
         except OSError as error:

@@ -37,8 +37,8 @@ class Payload(StrEnum):
 class Out:
     """Mesh events that match ``pattern`` go out as datagrams: to ``targets``, or to all neighbours if there are none.
 
-    ``priority`` is for EMM-C alone, ``compress`` (where it helps) for EMM. With ``quic``, events on these topics leave
-    over QUIC or not at all, whichever rule sends them (EMM-28).
+    ``priority`` is only for EMM-C, ``compress`` (used if it helps) only for EMM. With ``quic``, events on these topics
+    leave over QUIC or not at all, whichever rule sends them (EMM-28).
     """
 
     pattern: Pattern

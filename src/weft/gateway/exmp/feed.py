@@ -1,8 +1,8 @@
 """One subscription of an EXMP client: events go out as requests, and the answer to each says that the event is handled.
 
 The core delivers as far as the credit allows, and what it has delivered waits here. Events are taken out of the batches
-a few at a time, as far as the client's window allows. When a group gives streams of this member to another one, what
-waits of them is dropped, and the group is told once nothing of them is on its way any longer.
+a few at a time, as far as the client's window allows. When a group gives streams of this member to another one, events
+of these streams that wait here are dropped, and the group is told once none is on its way.
 
 A member that settles each event by itself may refuse one: after a failure with ``retry`` in its data, the event comes
 again later, and after too many tries it becomes a dead letter.
@@ -56,7 +56,7 @@ class InHand:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """An event on its way: where its stream goes on when it is handled, and the credit that it gives back."""
+    """An event on its way: the position of its stream once it is handled, and the credit that it gives back."""
 
     key: StreamKey
     next_offset: int

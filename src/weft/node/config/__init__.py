@@ -127,7 +127,7 @@ class NodeConfig(Section):
 
     @property
     def admin_has_tls(self) -> bool:
-        """Whether the admin port speaks TLS. On a loopback address nobody else listens (ADR 38)."""
+        """Whether the admin port speaks TLS. On a loopback address, nobody else can listen in (ADR 38)."""
         return not self.insecure and (self.admin.tls == "always" or not self.listen.admin.is_loopback)
 
     def named_addresses(self) -> Iterator[NamedAddress]:

@@ -128,7 +128,7 @@ class CoatySection(Section):
 
     @property
     def compacted(self) -> tuple[Topic, ...]:
-        """Topics that hold the state of something, and are compacted whatever the configuration says of them."""
+        """Topics that hold the state of something. They are always compacted, whatever the configuration says."""
         return () if self.namespace is None else (objects_topic(self.namespace), bridges_topic(self.namespace))
 
     def settings(self, data: Path) -> CoatySettings | None:

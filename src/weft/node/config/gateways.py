@@ -1,4 +1,4 @@
-"""The sections of a node's configuration for other protocols: ``[gateway.exmp]`` and its like.
+"""The sections of a node's configuration for other protocols: ``[gateway.exmp]`` and others.
 
 A gateway opens nothing unless an address for it is given.
 """

@@ -1,4 +1,4 @@
-"""Archive tables that a node goes on in where its log ends: ``[[history]]`` (LAK-04)."""
+"""Archive tables that hold what is no longer in the log: ``[[history]]`` (LAK-04)."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ TABLES: Final = frozenset(
 def load_config(file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, object]) -> NodeConfig:
     """The configuration, or BadConfig.
 
-    ``overrides`` are what flags say, by dotted names (``{"listen.grpc": "127.0.0.1:0"}``); those that are None were not
-    given.
+    ``overrides`` are the settings from flags, by dotted names (``{"listen.grpc": "127.0.0.1:0"}``); None: the flag was
+    not given.
     """
     sources = [] if file is None else [Source(str(file), read_file(file))]
     return validated(NodeConfig, [*sources, *_from_environment(environ), flags(overrides)])

@@ -43,8 +43,7 @@ class _Problem(PeerError):
 
 
 class CaApi:
-    """``clock`` returns Unix time; ``on_failed`` is told what is wrong with the CA itself, which callers are not
-    told."""
+    """``clock`` returns Unix time; ``on_failed`` gets faults of the CA itself, which callers do not get to see."""
 
     def __init__(self, issuer: Issuer, clock: Clock, on_failed: Callable[[WeftError], None]) -> None:
         self._issuer = issuer

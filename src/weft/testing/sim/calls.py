@@ -104,7 +104,7 @@ class SimCall:
         self.lossy = lossy
 
     def lose(self, error: RpcError) -> None:
-        """The connection is over; who serves the call is cancelled."""
+        """The connection is lost; the task that serves the call is cancelled."""
         self._error = self._error or error
         self._over = True
         self._end()

@@ -1,6 +1,5 @@
-"""One seed's worth of trouble: a mesh of its own shape and size, its own mix of faults, and the check that all is well.
-
-Some seeds are calm, some are hell. All of them heal in the end, and then everything that was promised has to be true.
+"""One seed's worth of trouble: a mesh of random shape and size, a random mix of faults, and the final check. Some seeds
+are calm, some are hell. All heal in the end, and then everything that was promised must be true.
 """
 
 from __future__ import annotations
@@ -168,7 +167,7 @@ def with_liars(mix: Mix, seed: int) -> Mix:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """One of those of a seed, as it happened. ``chance``: the state of the generator that it draws from."""
+    """One trouble of a seed, as it happened. ``chance``: the state of its random generator."""
 
     number: int
     kind: str
@@ -466,7 +465,7 @@ def _can_go(world: World, node: SimNode) -> bool:
 
 
 def _patience_s(nodes: int) -> float:
-    """Until everything is known to everybody, and everything is where it has to be."""
+    """How long the mesh may take until all nodes know everything and all events are where they must be."""
     suspicion_s = suspicion_timeout_s(nodes, MEMBERSHIP.suspicion_multiplier, MEMBERSHIP.probe_interval_s)
     return MEMBERSHIP.unreachable_s + 2 * suspicion_s + 30.0
 
@@ -525,7 +524,7 @@ def _slow_links(world: World, chance: Random) -> None:
 
 
 def _stall(world: World, chance: Random) -> None:
-    """Some links carry nothing for a while, and nobody is told. After 15 to 20 s, missed heartbeats show it (PL-03)."""
+    """Some links silently carry nothing for a while. After 15 to 20 s, missed heartbeats show it (PL-03)."""
     end_s = world.schedule.now_s + chance.choice([2.0, 25.0])
     for edge in sorted(world.network.links):
         if chance.random() < 0.3:

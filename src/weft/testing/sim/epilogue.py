@@ -1,4 +1,4 @@
-"""The last act: in a mesh at rest, events go where somebody wants them, once, and nowhere else (MSH-02)."""
+"""The last act: in a mesh at rest, events go once to every node with a subscriber, and to no other (MSH-02)."""
 
 from __future__ import annotations
 

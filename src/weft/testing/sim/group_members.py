@@ -102,7 +102,7 @@ class GroupBook:
             self._moved(key, session, answer)
 
     def _moved(self, key: StreamKey, session: SimSession | None, answer: Answer = None) -> None:
-        """Without a session it broke, and nobody knows whether the group was moved."""
+        """Without a session the call broke, and the group may or may not have been moved."""
         again = self._again[key]
         if session is None or answer is not None:
             again.offsets.clear()

@@ -1,9 +1,8 @@
 """Nodes that lie: about origins, offsets, acks, positions, other nodes, themselves, and lives (SEC-06).
 
-A liar has a certificate of the mesh, so it opens links as itself and signs as itself, and can do neither as another. It
-knows all that really happened, and tells something else. It is linked to one honest node at least, and sits on no path
-between two of them: what passes through a bad node is in its hands, and nothing is promised about that
-(docs/security.md).
+A liar has a certificate of the mesh, so it opens links and signs as itself, and cannot do so as another. It knows what
+really happened, and says something else. It has a link to at least one honest node, and is on no path between two of
+them: nothing is promised about events that pass through a bad node (docs/security.md).
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
 
 def new_loop(name: str, schedule: Schedule, clock: Clock, chance: Random, lag_s_max: float) -> SimLoop:
-    """Without sockets, signals and processes: nobody asks for them here."""
+    """Has no sockets, signals and processes: the simulation uses none."""
     return SimLoop(name, schedule, clock, chance, lag_s_max)  # type: ignore[abstract]
 
 

@@ -78,7 +78,7 @@ class SimLink:
         return max((each.arrival_s_max for each in self.connections), default=now_s) - now_s
 
     def trouble(self, now_s: float) -> str:
-        """Why it is not as it has to be: one connection at most (PL-01), and nothing waits in it."""
+        """What is wrong with the link at rest: it may have one connection (PL-01), with nothing waiting in it."""
         standing = [each for each in self.connections if not each.broken]
         if len(self.connections) > 1 or len(standing) < len(self.connections):
             return f"has {len(self.connections)} connections, of which {len(standing)} stand"
@@ -163,7 +163,7 @@ class End:
 
 
 class SimConnection:
-    """PeerChannel for the dialler. ``broken``: nothing arrives any longer, whether or not an end has noticed."""
+    """PeerChannel for the dialler. ``broken``: nothing arrives, even if neither end has noticed yet."""
 
     def __init__(self, network: Network, link: SimLink | None, source: Host, target: Host) -> None:
         self.broken = False

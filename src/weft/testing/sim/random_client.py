@@ -1,4 +1,4 @@
-"""A client that does one thing after the other, each at a random node, without waiting for answers."""
+"""A client that does one thing after the other, each at a random node, and does not wait for answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.testing.sim.schedule import Schedule
 
 
 class RandomClient(ABC):
-    """Calls ``act`` so many times, with pauses of up to ``pause_s_max`` in between."""
+    """Calls ``act`` a number of times, with pauses of up to ``pause_s_max``."""
 
     def __init__(
         self, name: str, schedule: Schedule, chance: Random, nodes: Sequence[SimNode], times: int, pause_s_max: float

@@ -47,7 +47,7 @@ class Schedule:
         self.now_s = end_s
 
     def fail(self, error: BaseException) -> None:
-        """For code that cannot raise because somebody would catch it: the run ends with the first of these."""
+        """For code whose exceptions would be caught: the run ends with the first such failure."""
         self._failure = self._failure or error
 
     def note(self, who: str, what: object) -> None:

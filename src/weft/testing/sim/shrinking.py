@@ -42,7 +42,7 @@ SIMPLER: Final[dict[str, Simplify]] = {
 
 
 class BadCourse(ValueError):
-    """A course that somebody typed, and that there is not."""
+    """A course that was typed in and does not exist."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ class Truth:
         self.streams[key].times_us.append(-1)  # its home says when it came; not looked at
 
     def recovered(self, node: NodeId, log: Log) -> None:
-        """A node has opened its log again: what was promised is there, and what survived besides becomes known."""
+        """A node has opened its log again: check that what was promised is there, and note what else survived."""
         for info in log.streams():
             key = (info.stream, info.epoch)
             if info.end < self.durable[node].get(key, 0):
@@ -156,7 +156,7 @@ class Truth:
                 raise Violation(f"{node} acknowledges {position}, its disk has it up to {durable}")
 
     def check_delivered(self, node: NodeId, delivered: Delivered) -> tuple[int, int]:
-        """That what is handed out is durable and is what its origin had; the offsets it is meant for."""
+        """Check that delivered events are durable and are what their origin had. Return the offsets."""
         key = (delivered.stream, delivered.epoch)
         batch = Batch.read_stored(delivered.data)
         if batch.end_offset > self.durable[node].get(key, 0):
@@ -196,7 +196,7 @@ class Truth:
     # --- what may be missing ---
 
     def check_gap(self, who: str, key: StreamKey, first: int, end: int, *, retention: bool) -> None:
-        """That no offset from ``first`` up to ``end`` still has to be there; ``retention`` may have taken it."""
+        """Check that no offset from ``first`` up to ``end`` must still be there; ``retention`` may have removed it."""
         for offset in range(first, end):
             if not self._is_nowhere(key, offset) and not (retention and offset < self.streams[key].expired):
                 raise Violation(f"{who} misses {name_of(key)} from {offset} on; the next it gets is {end}")
@@ -229,7 +229,7 @@ class Truth:
         return event_key is not None and history.latest[event_key] > offset
 
     def check_log(self, node: NodeId, log: Log) -> None:
-        """All that a node has is what its origin had, without gaps; what it has receipts for is there."""
+        """Check that a node's log has what the origins had, without gaps, and everything that it gave receipts for."""
         for info in log.streams():
             key = (info.stream, info.epoch)
             if info.stream.origin in self.liars:

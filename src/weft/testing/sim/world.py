@@ -71,7 +71,7 @@ class Lacking(Protocol):
     it."""
 
     def lacks(self, end_of: EndOf) -> str:
-        """What it still has to get; empty if it has everything."""
+        """What it must still get; empty if it has everything."""
 
 
 class World:
@@ -221,7 +221,7 @@ class World:
         return ""
 
     def _missing_link(self, node: SimNode) -> str:
-        """Whom it dials has a link with it, and who it has a link with thinks so, too."""
+        """What is wrong with a link of this node; empty if all dialled links are up at both ends."""
         for view in node.machinery.links.links():
             if not view.connected and self.is_running(node_at(view.address)):
                 return f"{node.node_id} has no link to {view.address}: {view.trouble}"
@@ -234,7 +234,7 @@ class World:
         return node in self.nodes and self.nodes[node].running
 
     def unfinished(self) -> str:
-        """What is not as it has to be in the end, once faults are over; empty if nothing."""
+        """What is not yet right after the faults are over; empty if all is well."""
         for publisher in self.publishers:
             if not publisher.done:
                 return f"{publisher.name} has batches without an answer"
@@ -254,7 +254,7 @@ class World:
         return found
 
     def remembered(self, group: str) -> str:
-        """The nodes that have not forgotten a group that nobody uses; empty if all have."""
+        """The nodes that still remember a group that nobody uses."""
         for node in self.running:
             if node.broker.group_work.groups.remembers(group) or group in node.log.groups():
                 return f"{node.node_id} remembers group {group}, which nobody uses"

@@ -77,7 +77,7 @@ def check_signature(packet: Packet, trust: TrustStore) -> None:
 
 
 def is_signed(signed: bytes, public_key: bytes) -> bool:
-    """Whether a signature fits the message that stands behind it."""
+    """Whether a signature is valid for the message that follows it."""
     try:
         crypto_sign_open(signed, public_key)
     except CryptoError:

@@ -39,7 +39,7 @@ _SIGNATURE_TLV_BYTES = tlv.HEAD_BYTES + SIZES[Field.SIGNATURE]
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a node authenticates its packets with: an HMAC secret, a signing key, or both.
+    """The keys that a node authenticates its packets with: an HMAC secret, a signing key, or both.
 
     ``carry_public_key`` puts the public key into the packet, for receivers that may not have it yet.
     """

@@ -36,9 +36,8 @@ UNKNOWN_S: Final = math.nan  # when a packet arrived, if nobody wrote it down: i
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a packet must be to be taken.
-
-    Unsigned packets are refused unless ``unsigned_allowed``: a mesh without keys has to be asked for.
+    """What a packet must fulfil to be accepted. Unsigned packets are refused unless ``unsigned_allowed``: a mesh
+    without keys must be configured.
     """
 
     rules: Rules = DEFAULT_RULES
@@ -67,9 +66,8 @@ class ReceivedPacket(NamedTuple):
 
 
 class Judge:
-    """Takes datagrams, gives packets that may be acted on; everything else is a BadPacket with its reason.
-
-    ``marks`` remembers what was taken; without it, the judge has a memory of its own.
+    """Takes datagrams and returns packets that may be acted on; everything else is a BadPacket with its reason.
+    ``marks`` remembers accepted packets; without it, the judge makes its own memory.
     """
 
     def __init__(
@@ -86,8 +84,9 @@ class Judge:
         self._find_key = find_key
 
     def receive_datagram(self, data: bytes, source: bytes, now_s: float) -> ReceivedPacket:
-        """One datagram from outside; raise only BadPacket. ``source`` is its address: replays of unsigned packets are
-        told by it (EMM-19)."""
+        """One datagram from outside; raise only BadPacket. ``source`` is its address, by which replays of unsigned
+        packets are recognised (EMM-19).
+        """
         return self.open(self.admit(self.parse(data), source, now_s))
 
     def parse(self, data: bytes) -> Packet:
@@ -112,7 +111,7 @@ class Judge:
         return None
 
     def verify(self, packet: Packet, source: bytes, now_s: float) -> Admitted:
-        """The signature of a packet that ``sift`` had nothing against. Time may have passed, and keys have changed."""
+        """Check the signature of a packet that passed ``sift``, perhaps a while ago: keys may have changed since."""
         check_fresh(packet.fresh_at_s, now_s, self._terms.window_s, self._terms.skew_s_max)
         admitted = self._named(packet, source)
         check_signature(packet, self._trust)
@@ -124,7 +123,7 @@ class Judge:
         return ReceivedPacket(open_untrusted(admitted.packet, self._terms, self._find_key), admitted.verdict)
 
     def note_own(self, node_id: bytes, message_id: int, now_s: float) -> None:
-        """A packet of ours: should it come back over others, it is nothing new."""
+        """Remember a packet of ours, so that it counts as a replay if others send it back."""
         self.marks.add(replay_mark(node_id, message_id), now_s + self._terms.window_s, now_s)
 
     def _named(self, packet: Packet, source: bytes) -> Admitted:

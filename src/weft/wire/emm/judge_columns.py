@@ -64,7 +64,7 @@ class JudgedRows(JudgedBlock):
         return parse_untrusted(self.datagram(row), self._rules)
 
     def chosen(self, rows: Positions) -> pa.RecordBatch:
-        """The columns of these rows, which are in order and none twice."""
+        """The columns of these rows, which are in order and without duplicates."""
         return self.columns if len(rows) == len(self) else self.columns.take(pa.array(rows))
 
     def fresh_at_s(self) -> npt.NDArray[np.uint64]:
@@ -127,7 +127,7 @@ def _stand_ins(sources: pa.StringArray) -> Bytes:
 
 
 class HmacKeys:
-    """The HMAC keys of a trust store, prepared. Only keys that it has are kept, so forgeries fill nothing."""
+    """The HMAC keys of a trust store, prepared. Only its keys are kept, so forgeries cannot fill the memory."""
 
     def __init__(self, trust: TrustStore) -> None:
         self._trust = trust
@@ -155,7 +155,7 @@ def check_one_by_one(work: Sequence[Signed]) -> list[bool]:
 
 
 class ColumnJudge:
-    """``seen`` remembers what was taken; without it, replays are for somebody else to find (``JudgedRows.marks``)."""
+    """``seen`` remembers accepted packets; without it, the caller must find replays (``JudgedRows.marks``)."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class ColumnJudge:
     def sift(
         self, datagrams: pa.BinaryArray, sources: pa.StringArray, now_s: float | npt.NDArray[np.float64]
     ) -> JudgedRows:
-        """``Judge.sift`` of each; raise nothing, whatever the bytes. ``now_s``: for all, or for each its own."""
+        """``Judge.sift`` for each row; raise nothing, whatever the bytes. ``now_s``: one for all rows, or one each."""
         rows = JudgedRows(datagrams, sources, self._terms.rules)
         coded, signed = rows.has("hmac"), rows.has("signature")
         bare = ~coded & ~signed
@@ -227,7 +227,7 @@ class ColumnJudge:
                 rows.refuse_row(row, error.reason)
 
     def refuse_unsealed(self, rows: JudgedRows) -> None:
-        """The accepted rows whose names anybody can read, and should not."""
+        """Refuse the accepted rows that are in the clear although events of their name must be encrypted."""
         if not self._terms.sealed:
             return
         chosen = rows.accepted & ~rows.sealed

@@ -13,7 +13,7 @@ TIMESTAMP = struct.Struct("!Q")
 
 
 class Packet(NamedTuple):
-    """A well-formed packet. Nothing is said yet about who sent it: see ``auth`` and ``receive``.
+    """A well-formed packet. Its sender is not authenticated yet: see ``auth`` and ``judge``.
 
     A tuple rather than a dataclass, because a frozen dataclass costs a third of the parse.
     ``values`` are the data fields in wire order, split ones joined; a sealed packet has one binary value until

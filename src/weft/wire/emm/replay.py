@@ -1,4 +1,4 @@
-"""Nothing twice, nothing stale: freshness, and what a packet is recognised by when it comes again (EMM-19, EMM-20)."""
+"""Freshness, and how a packet is recognised when it comes again (EMM-19, EMM-20)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MARK_BYTES: Final = SENDER_BYTES + NUMBER_BYTES
 
 
 def replay_sender(packet: Packet, verdict: Verdict, source: bytes) -> bytes:
-    """Whom the message id of a packet belongs to: as much of its sender as is proven (EMM-19).
+    """The sender under which the message id of a packet is remembered: only as much of it as is proven (EMM-19).
 
-    A node id that nobody vouches for is only a claim: filed under it, a forgery would keep out the real packet.
+    An unauthenticated node id is only a claim. If a forgery were remembered under it, the real packet would be refused.
     """
     match verdict:
         case Verdict.VERIFIED:
@@ -34,7 +34,7 @@ def replay_sender(packet: Packet, verdict: Verdict, source: bytes) -> bytes:
 
 
 def stand_in(known: bytes) -> bytes:
-    """What takes the place of a node id, in as many bytes: for a public key, or for a source address."""
+    """A substitute for a node id, of the same size: for a public key, or for a source address."""
     return hashlib.blake2b(known, digest_size=SENDER_BYTES).digest()
 
 

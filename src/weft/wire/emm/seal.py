@@ -76,9 +76,8 @@ def rule_for(rules: Sequence[SealRule], name: str) -> SealRule | None:
 
 
 def seal_for(rules: Sequence[SealRule], name: str, find_key: KeyFinder, chance: Callable[[int], int]) -> Seal | None:
-    """How to encrypt an event of that name; None if it may go in the clear. UsageError if the key is not there.
-
-    ``chance`` gives so many random bits: an IV must never serve twice with one key.
+    """How to encrypt an event of that name; None if it may go in the clear. UsageError if there is no such key.
+    ``chance(n)`` returns n random bits: an IV must never be used twice with one key.
     """
     rule = rule_for(rules, name)
     if rule is None:

@@ -1,4 +1,4 @@
-"""Whose key is whose: a trust store keyed by (node id, auth key id), and what to think of keys inside packets (EMM-17).
+"""A trust store: keys by (node id, auth key id), and whether to trust keys inside packets (EMM-17).
 
 The store here is memory only; ``security`` fills it from disk. Node ids and key ids are the raw bytes of the wire.
 """
@@ -109,7 +109,7 @@ class TrustStore:
 
 
 def _find(keys: dict[bytes, bytes] | None, auth_key_id: bytes | None, node_id: bytes, purpose: str) -> bytes:
-    """By id; or, in a packet that names none, the node's only key."""
+    """Find a key by its id, or for a packet that names none, the node's only key."""
     if keys:
         if auth_key_id is not None:
             key = keys.get(auth_key_id)

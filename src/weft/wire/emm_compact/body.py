@@ -62,7 +62,7 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A wish that the receiver may grant (2.2.2, EMC-07). ``more`` names the sender, or nobody can verify it."""
+    """A request that the receiver may carry out (2.2.2, EMC-07). ``more`` names the sender, or nobody can verify it."""
 
     TYPE: ClassVar = EventType.COMMAND
 

@@ -1,4 +1,4 @@
-"""Which commands are carried out: signed ones, with sound parameters, that somebody registered by name (EMC-07)."""
+"""Which commands are carried out: signed ones with valid parameters whose names are registered (EMC-07)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def draft_command(
 ) -> Command:
     """Make a command of that node, with its optional fields; UsageError for what no field can express.
 
-    ``expiry_s``: from when on nobody must carry it out. ``compress``: where that makes it smaller.
+    ``expiry_s``: the age from which nodes must not carry it out. ``compress``: if that makes it smaller.
     """
     more = [Field(FieldType.NODE_ID, node_id.bytes)]
     if compress:

@@ -1,7 +1,7 @@
 """What a command's parameters and a join's status say, with encoding and compression undone (0xA1, 0xA5).
 
-A sender encodes text first and compresses the bytes then. Readers get UTF-8, or the bytes as they are where nothing is
-said or ``raw`` is. This happens after a packet was proved, never before: a sender without a key costs no memory.
+A sender first encodes text, then compresses the bytes. Readers get UTF-8, or the bytes unchanged if no encoding or
+``raw`` is given. This happens only after a packet was authenticated: a sender without a key costs no memory.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def _codec(encoding: PayloadEncoding, value: bytes) -> str:
 
 
 def compressed_if_smaller(value: bytes) -> tuple[bytes, tuple[Field, ...]]:
-    """The content deflated, with the fields that say so; as it is, and none, where that would not be smaller."""
+    """The content deflated, with the fields that say so; unchanged and without fields if deflating does not make it
+    smaller.
+    """
     said = (
         Field(FieldType.COMPRESSION, bytes((Compression.DEFLATE,))),
         Field(FieldType.COMPRESSION_LEVEL, bytes((DEFLATE_LEVEL,))),

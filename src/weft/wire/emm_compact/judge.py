@@ -61,8 +61,9 @@ DEFAULT_TERMS: Final = Terms()
 
 
 class Admitted(NamedTuple):
-    """A packet that may be acted on. ``mark``: what it is recognised by (EMC-13). ``fresh_at_s``: when it was made, as
-    far as its epoch tells."""
+    """A packet that may be acted on. ``mark``: what it is recognised by (EMC-13). ``fresh_at_s``: when it was made,
+    according to its epoch.
+    """
 
     packet: Packet
     proof: Proof
@@ -97,7 +98,7 @@ class Judge:
         return None
 
     def verify(self, packet: Packet, now_s: float) -> Admitted:
-        """The signature of a packet that ``sift`` had nothing against. Time may have passed, and keys have changed."""
+        """Check the signature of a packet that passed ``sift``, perhaps a while ago: keys may have changed since."""
         return self._proven(packet, now_s)
 
     def _proven(self, packet: Packet, now_s: float) -> Admitted:
@@ -117,7 +118,7 @@ class Judge:
 
 
 def note_own(marks: ReplayMarks, packet: Packet, now_s: float, terms: Terms = DEFAULT_TERMS) -> None:
-    """An event of ours, which will come back in a ring: then it is nothing new."""
+    """Remember an event of ours, so that it counts as a replay if it comes back in a ring."""
     marks.add(replay_mark(packet), now_s + terms.seen_s, now_s)
 
 
@@ -128,11 +129,11 @@ def replay_mark(packet: Packet) -> bytes:
 
 
 def check_fresh(epoch: int, now_s: float, terms: Terms) -> float:
-    """When a packet was made, as far as its epoch tells; raise BadPacket if that is too long ago or to come.
+    """When a packet was made, according to its epoch; raise BadPacket if that is too long ago or in the future.
 
-    Without this a recorded packet could be sent again as soon as the memory has forgotten it. The epoch comes round
-    every 65,536 ticks, so it still can for some minutes every 18 hours: a group key should not serve so long. If nobody
-    knows when it arrived (NaN), its age is not asked.
+    Without this a recorded packet could be sent again as soon as the memory has forgotten it. The epoch repeats every
+    65,536 ticks, so that is still possible for some minutes every 18 hours: do not use a group key for so long. If the
+    time of arrival is unknown (NaN), the age is not checked.
     """
     if terms.epochs is Epochs.ANY or math.isnan(now_s):
         return now_s
@@ -153,9 +154,8 @@ def age_by_epoch_s(epoch: int, now_s: float, terms: Terms) -> float:
 
 
 def check_expiry(expiry_s: int | None, age_s: float) -> None:
-    """Raise BadPacket if a packet is older than its sender wants it to get (0xAC).
-
-    Where nobody knows its age (``Epochs.ANY``, or no time of arrival), it has none.
+    """Raise BadPacket if a packet is older than its sender allows (0xAC). If its age is unknown (``Epochs.ANY``, or no
+    time of arrival), it does not expire.
     """
     if expiry_s is not None and age_s > expiry_s:
         raise BadPacket(Reject.EXPIRED, "packet has expired", age_s=age_s, limit_s=expiry_s)

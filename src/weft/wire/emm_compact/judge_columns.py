@@ -82,7 +82,7 @@ class JudgedRows(JudgedBlock):
 
 
 class ColumnJudge:
-    """``seen`` remembers what was taken; without it, replays are for somebody else to find (``JudgedRows.marks``)."""
+    """``seen`` remembers accepted packets; without it, the caller must find replays (``JudgedRows.marks``)."""
 
     def __init__(self, ring: KeyRing, terms: Terms = DEFAULT_TERMS, *, seen: Seen | None = None) -> None:
         self._terms = terms
@@ -95,7 +95,7 @@ class ColumnJudge:
         self._group_keys: list[Prepared] = [prepared(key) for key in reversed(ring.group_keys)]  # newest first
 
     def sift(self, datagrams: pa.BinaryArray, now_s: Times) -> JudgedRows:
-        """``Judge.sift`` of each; raise nothing, whatever the bytes. ``now_s``: for all, or for each its own."""
+        """``Judge.sift`` for each row; raise nothing, whatever the bytes. ``now_s``: one for all rows, or one each."""
         rows = JudgedRows(datagrams)
         self._check_fresh(rows, now_s)
         candidates = np.flatnonzero(rows.good)

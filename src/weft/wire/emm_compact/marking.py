@@ -61,7 +61,7 @@ def ecn_of(tos_byte: int) -> Ecn:
 
 
 def goes_first(packet: Packet) -> bool:
-    """Whether it goes before others where packets wait: urgent ones, and those whose priority field says critical."""
+    """Whether it goes before others in queues: urgent packets do, and those whose priority field says critical."""
     return packet.header.urgent or find(more_of(packet.body), FieldType.EVENT_PRIORITY) == CRITICAL
 
 

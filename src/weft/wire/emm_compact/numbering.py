@@ -1,10 +1,10 @@
 """The triples of a node's events: epoch from the clock, offset by counting, event id by chance (2.1, EMC-04).
 
-The epoch is the number of ticks since 1970, modulo 65536, so a restarted node carries on where the clock is instead of
-at 0. (epoch, offset) alone never repeats within 65536 ticks (18 hours at one a second, against a cache of 5 minutes):
-the counter never goes back, neither with the clock nor when the offsets of a tick run out. In that case it moves into
-the next tick early and stays there until the clock has caught up; nothing is refused and nothing repeats. The random
-event id covers what counting cannot: a restart within one tick, and the wrap.
+The epoch is the number of ticks since 1970, modulo 65536, so a restarted node continues from the clock, and not from 0.
+(epoch, offset) alone never repeats within 65536 ticks (18 hours at one a second, against a cache of 5 minutes): the
+counter never goes back, neither with the clock nor when the offsets of a tick run out. In both cases it moves into the
+next tick early and stays there until the clock has caught up; nothing is refused and nothing repeats. The random event
+id covers what counting cannot: a restart within one tick, and the wrap.
 """
 
 from __future__ import annotations

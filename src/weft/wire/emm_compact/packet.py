@@ -32,7 +32,7 @@ def body_at(event_type: EventType) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """One packet, well formed but not yet believed. ``raw`` is the datagram it was read from or will be sent as."""
+    """One packet, well-formed but not yet authenticated. ``raw`` is the datagram as received or to be sent."""
 
     header: Header
     signature: bytes

@@ -139,7 +139,7 @@ class PropagationMap:
 
 @dataclass(frozen=True, slots=True)
 class TopologyHint:
-    """Where a node stands: sub-TLVs of 0xAD, each optional. Sub-TLVs we do not know are skipped."""
+    """A node's place in the topology: sub-TLVs of 0xAD, each optional. Sub-TLVs we do not know are skipped."""
 
     known_peers: tuple[bytes, ...] | None = None
     hop_distance: int | None = None

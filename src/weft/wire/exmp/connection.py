@@ -87,7 +87,7 @@ NEXT_STATES: Final[dict[State, list[State | None]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What is piling up, for a transport that wants to slow down in time."""
+    """What is waiting, for a transport that slows down in time."""
 
     requests_in: int  # the peer's, without our response
     requests_out: int  # ours, without the peer's response
@@ -127,7 +127,7 @@ class Connection:
 
     @property
     def message_bytes_max(self) -> int:
-        """Of messages in both directions. A peer that has proved who it is may be allowed more than a stranger."""
+        """The limit for messages in both directions. A peer that has proved who it is may get a higher one."""
         return self._message_bytes_max
 
     @message_bytes_max.setter
@@ -190,7 +190,8 @@ class Connection:
         return data
 
     def send_request(self, op: str, data: JsonObject | None = None) -> int:
-        """Its id, which the response will carry. UsageError while EXMP does not allow it or too many are pending.
+        """Return its id, which the response will carry. UsageError if EXMP does not allow it now, or too many are
+        pending.
 
         Without data, an empty object is sent: ``data`` is optional, but the reference refuses a request that has none.
         """

@@ -43,8 +43,8 @@ class SentRequests:
 class ReceivedRequests:
     """The peer's requests: those that the application works on, and those that wait behind them.
 
-    At most ``in_work_max`` are handed out at a time; with 1, the document's own words, the next one is handed out when
-    the last is answered. A peer that keeps to ``pending_max`` never makes it full: one more must come. The first one in
+    At most ``in_work_max`` are handed out at a time. With 1, as the document says, the next one is handed out when the
+    last is answered. A peer that keeps to ``pending_max`` never makes it full: one more must come. The first one in
     work does not count for ``queue_bytes_max``: a request of any size can be worked on.
 
     A request that ends the connection does so in its turn, as if requests were read one by one: those before it are
@@ -95,7 +95,7 @@ class ReceivedRequests:
         return request if is_next else None
 
     def condemn(self, verdict: BadMessage) -> None:
-        """The last request handed out is not valid: nothing behind it is looked at."""
+        """The last request handed out is not valid: nothing behind it is read."""
         self.verdict = verdict
         self._in_work.pop()
         self._queue.clear()

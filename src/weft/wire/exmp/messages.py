@@ -50,9 +50,8 @@ class BadMessage(PeerError):
 
 
 class UnfitData(BadMessage):
-    """The mild one: a request with an operation whose ``data`` cannot be used, or JSON that is no response.
-
-    Only this exchange is spoilt. The request is answered with a failure, and the connection goes on (EXM-08).
+    """The mild error: a request whose ``data`` cannot be used, or JSON that is not a response. Only this exchange
+    fails: the request is answered with a failure, and the connection goes on (EXM-08).
     """
 
 
@@ -69,7 +68,7 @@ class Bye:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """``body``: a ping has none. One that has is passed over, as by the reference: no pong, and no error."""
+    """``body``: a ping has none. A ping with a body is ignored, as by the reference: no pong and no error."""
 
     type: ClassVar = MessageType.PING
     body: bytes = b""
@@ -92,7 +91,7 @@ class Error:
 # Requests and responses are made by the hundred thousand a second. A Struct costs a quarter of a frozen dataclass to
 # make, and unlike tuples two of different types are never equal. Made of JSON or bytes, they hold no cycles: gc=False.
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """``data`` is JSON text that nobody has looked at yet (see application.py)."""
+    """``data`` is JSON text that was not checked yet (see application.py)."""
 
     type: ClassVar = MessageType.REQUEST
     id: int

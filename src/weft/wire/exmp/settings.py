@@ -1,4 +1,4 @@
-"""What an operator may set on a connection. Both sides choose their own; nothing of it is negotiated."""
+"""What an operator may set for a connection. Each side chooses its own settings; nothing is negotiated."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Settings:
     """``pending_max`` counts unanswered requests in each direction; ``ping_interval_s=None`` sends no pings.
 
     ``in_work_max``: how many requests the application gets before it has answered the first of them. An application
-    that takes more than one answers them in order, and makes sure that none is processed before its time (EXM-06).
+    that takes more than one answers them in order, and makes sure that none is processed too early (EXM-06).
     """
 
     message_bytes_max: int = EXMP_MESSAGE_BYTES_MAX

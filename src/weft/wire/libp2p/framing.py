@@ -1,4 +1,4 @@
-"""Cutting a byte stream into messages that stand behind their length. A length over the limit is refused at once."""
+"""Cuts a byte stream into length-prefixed messages. A length over the limit is refused at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ U32_BYTES = 4
 
 
 class _Frames(ABC):
-    """Bytes received and not yet cut. After BadFrame the stream is lost: there is no next frame to be found."""
+    """Bytes received and not yet cut. After BadFrame the stream is lost: the next frame cannot be found."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()

@@ -1,4 +1,4 @@
-"""The identify protocol: who a peer is, where it listens, what it speaks. Sent once on a stream, behind its length."""
+"""The identify protocol: who a peer is, where it listens, what it speaks. Sent once, with a length prefix."""
 
 from __future__ import annotations
 

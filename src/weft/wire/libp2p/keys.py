@@ -127,7 +127,7 @@ def _load(kind: KeyType, data: bytes) -> Backend:
 
 
 def check_rsa(key: rsa.RSAPublicKey) -> None:
-    """Raise BadFrame for a key that is weak, or that would make us work for nothing."""
+    """Raise BadFrame for a key that is weak, or so large that checking it costs too much."""
     if not RSA_KEY_BITS_MIN <= key.key_size <= RSA_KEY_BITS_MAX:
         raise BadFrame(
             "RSA key size is out of bounds", have=key.key_size, least=RSA_KEY_BITS_MIN, most=RSA_KEY_BITS_MAX

@@ -139,7 +139,7 @@ class Mplex:
         return self.data_to_send()
 
     def close(self, stream: StreamId) -> bytes:
-        """Say that we send no more. On a stream that is closed already or was reset, there is nothing left to say."""
+        """Say that we send no more. Does nothing on a stream that is closed or was reset."""
         if self.sends_on(stream):
             self._put(stream.number, Flag.CLOSE_INITIATOR if stream.ours else Flag.CLOSE_RECEIVER)
             self._step(stream, Input.WE_CLOSE)
@@ -169,7 +169,7 @@ class Mplex:
     # --- what the peer does --------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> list[Event]:
-        """What happened by the messages that are complete by now; raise only BadFrame. ``data`` came at once."""
+        """The events of all messages that are now complete; raise only BadFrame. ``data`` arrived in one piece."""
         self._buffer += data
         events: list[Event] = []
         at = count = 0

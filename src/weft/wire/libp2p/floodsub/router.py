@@ -1,4 +1,4 @@
-"""Floodsub 1.0 as decisions: which peers want what, and who gets what. It sends nothing itself, but returns effects."""
+"""Floodsub 1.0 as decisions: which peers want what, and who gets what. It sends nothing, but returns effects."""
 
 from __future__ import annotations
 
@@ -145,7 +145,8 @@ class Router:
     def receive_rpc(self, sender: PeerId, body: bytes, now_s: float) -> list[Effect]:
         """What follows from an RPC of ``sender``; raise only BadFrame, for which the link should be dropped.
 
-        A message that is well-formed but not believed is dropped alone: the sender may have been fooled itself.
+        For a well-formed message that is not believed, only the message is dropped: the sender may have been fooled
+        itself.
         """
         received = rpc.decode_untrusted(body)
         effects: list[Effect] = []

@@ -49,7 +49,7 @@ class Message:
 
     @property
     def id(self) -> bytes:
-        """What makes it the same message wherever it comes from; unambiguous, since a peer id tells its length."""
+        """The id of the message, the same wherever it comes from; unambiguous: a peer id contains its length."""
         return self.origin.multihash + self.seqno
 
     def signed_part(self) -> bytes:
