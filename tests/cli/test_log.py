@@ -326,7 +326,7 @@ def test_a_log_that_does_not_open(weft: Weft, node: Log, tmp_path: Path) -> None
     assert files(path) == before
     repaired = weft("repair", "--data", path, "--yes")
     assert repaired.status == 0
-    assert "0 events in 2 streams are left" in repaired.out
+    assert "0 events in 2 streams left" in repaired.out
     assert weft("check", "--data", path).status == 0
 
 

@@ -66,6 +66,6 @@ def test_nobody_and_what_is_misused(weft: Weft, node: RunningNode) -> None:
     nobody = weft("request", "cli.nobody", "x", "--timeout", "3600", *node.flags)
     assert nobody.status == 1
     assert "nobody serves this topic" in nobody.err
-    assert "nobody serves requests to cli.nobody" in weft("explain", "cli.nobody", *node.flags).err
+    assert "this node knows nobody who serves requests to cli.nobody" in weft("explain", "cli.nobody", *node.flags).err
     assert weft("request", "cli.nobody", *node.flags).status == 2
     assert weft("serve", "cli.x", "--command", "'", *node.flags).status == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.cli.console import out
-from weft.cli.tables import print_table
+from weft.cli.tables import counted, print_table
 
 LONG = "plant.hall-7.line-12.press-3.hydraulics.temperature"
 TIME = "2026-11-19T20:37:09.138328Z"
@@ -57,3 +57,7 @@ def test_in_a_pipe_a_row_is_one_line(capsys: pytest.CaptureFixture[str]) -> None
     topic = ".".join(["a" * 60] * 4)
     print_table(HEADINGS, [(topic, "1", "12", TIME)])
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_one_thing_is_not_called_several() -> None:
+    assert [counted(number, "event") for number in (0, 1, 5_000)] == ["0 events", "1 event", "5,000 events"]

@@ -27,7 +27,7 @@ def backup(
     from weft.cli.console import out
     from weft.cli.log.input import explaining
     from weft.cli.progress import working
-    from weft.cli.tables import print_json
+    from weft.cli.tables import counted, print_json
     from weft.node.backup import take_backup
 
     with working(f"backing up {data}") as progress, explaining(data):
@@ -35,9 +35,9 @@ def backup(
     if json:
         print_json(taken)
     else:
-        what = "the log only" if taken.log_only else f"{taken.files} other files"
+        what = "the log only" if taken.log_only else counted(taken.files, "other file")
         out.print(
-            f"{escape(str(target))}: {taken.events:,} events in {taken.streams:,} streams of node "
+            f"{escape(str(target))}: {counted(taken.events, 'event')} in {counted(taken.streams, 'stream')} of node "
             f"{escape(taken.node)}, epoch {taken.epoch}; {what}",
             soft_wrap=True,
         )
@@ -57,7 +57,7 @@ def restore(
     from weft.cli.console import out
     from weft.cli.log.input import explaining
     from weft.cli.progress import working
-    from weft.cli.tables import human_time, print_json
+    from weft.cli.tables import counted, human_time, print_json
     from weft.node.backup import restore as put_back
 
     with working(f"restoring {source}") as progress, explaining(source):
@@ -66,7 +66,7 @@ def restore(
         print_json(restored)
         return
     taken = restored.backup
-    what = f"{taken.events:,} events in {taken.streams:,} streams of node {escape(taken.node)}"
+    what = f"{counted(taken.events, 'event')} in {counted(taken.streams, 'stream')} of node {escape(taken.node)}"
     for line in (
         f"{escape(str(data))}: {what}, as of {human_time(taken.taken_ms * 1000)}",
         f"this node's streams go on in the new epoch {restored.epoch}; events that it took after the backup are "

@@ -138,7 +138,7 @@ async def connected(target: Target) -> AsyncIterator[Client]:
     if not context.insecure and context.tls_root is None:
         raise UsageError(
             f"there is no certificate to check {target.nodes} ({target.source}) with: name a context that has it "
-            "(--context NAME, see `weft context list`); --insecure is only for nodes that were started with it"
+            "(--context NAME, see `weft context list`), and use --insecure only for nodes that were started with it"
         )
     connecting = weft.connect(
         context.nodes,

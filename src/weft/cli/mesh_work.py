@@ -13,7 +13,7 @@ from rich.markup import escape
 from weft.cli.connection import choose_target, with_client
 from weft.cli.console import err, out
 from weft.cli.options import Where
-from weft.cli.tables import human_bytes, human_time, print_json, print_table
+from weft.cli.tables import counted, human_bytes, human_time, print_json, print_table
 from weft.client import GroupInfo, GroupStream, PeerInfo, Recipient, Status, TopicInfo
 from weft.contexts import contexts_path
 from weft.errors import UsageError
@@ -221,8 +221,11 @@ def _status_facts(status: Status) -> Iterable[tuple[str, str]]:
     yield "version", status.version
     yield "uptime", f"{status.uptime_s:,} s"
     yield "epoch", str(status.epoch)
-    yield "log", f"{status.streams:,} streams, {status.events:,} events, {human_bytes(status.log_bytes)}"
-    yield "mesh", f"{status.nodes_known:,} nodes known, {status.peers_connected:,} linked"
+    yield (
+        "log",
+        ", ".join((counted(status.streams, "stream"), counted(status.events, "event"), human_bytes(status.log_bytes))),
+    )
+    yield "mesh", f"{counted(status.nodes_known, 'node')} known, {status.peers_connected:,} linked"
     yield "listens on", ", ".join(status.listeners)
     if status.console:
         yield "console", status.console

@@ -21,7 +21,7 @@ from weft.cli.connection import with_client
 from weft.cli.console import out
 from weft.cli.options import Where, misused
 from weft.cli.progress import Working, working
-from weft.cli.tables import human_bytes, print_json
+from weft.cli.tables import counted, human_bytes, print_json
 from weft.client import Client, Published
 from weft.client.errors import Backpressure
 from weft.errors import UsageError
@@ -298,6 +298,6 @@ def _print_summary(tally: Tally, took_s: float, json: bool) -> None:
         print_json(_summary(tally, took_s))
         return
     rate = tally.events / took_s if took_s else 0.0
-    out.print(f"{tally.events:,} events, {human_bytes(tally.bytes)}, {took_s:.1f} s, {rate:,.0f} events/s")
+    out.print(f"{counted(tally.events, 'event')}, {human_bytes(tally.bytes)}, {took_s:.1f} s, {rate:,.0f} events/s")
     for (stream, epoch), (first, last) in sorted(tally.ranges.items()):
         out.print(f"{escape(str(stream))}:e{epoch}:{first} to {last}", soft_wrap=True)

@@ -13,7 +13,7 @@ from rich.markup import escape
 from weft.cli.connection import with_client
 from weft.cli.console import err, out
 from weft.cli.options import Where
-from weft.cli.tables import print_json, print_table
+from weft.cli.tables import counted, print_json, print_table
 from weft.client import BadRequest, Client, SchemaVersion, TopicSchema
 from weft.errors import UsageError
 from weft.limits import MIB
@@ -149,7 +149,7 @@ def _tell_faults(faults: Sequence[tuple[str, Fault]], checked: int, json: bool) 
             out.print(f"{escape(visible(name))}: {escape(visible(str(fault)))}", soft_wrap=True)
         if len(faults) > FAULTS_SHOWN_MAX:
             out.print(f"and {len(faults) - FAULTS_SHOWN_MAX:,} more")
-        out.print(f"{checked:,} events, {len(faults):,} break the schema")
+        out.print(f"{counted(checked, 'event')}, {len(faults):,} break the schema")
     if faults:
         raise SystemExit(1)
 
@@ -166,7 +166,7 @@ def _tell_inferred(inferred: Inferred, kind: str) -> None:
     schema = inferred.schema
     sys.stdout.write(f"{as_ddl(schema) if kind == Kind.DDL else schema.text}\n")
     left_out = f", {inferred.unread:,} that are not JSON objects left out" if inferred.unread else ""
-    err.print(f"from {inferred.events:,} events{left_out}", style="dim")
+    err.print(f"from {counted(inferred.events, 'event')}{left_out}", style="dim")
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from weft.cli.connection import with_client
 from weft.cli.console import err, fail
 from weft.cli.events import event_document, event_line
 from weft.cli.options import Where, misused
-from weft.cli.tables import print_json
+from weft.cli.tables import counted, print_json
 from weft.client import Client, Received, Subscription
 from weft.limits import OFFSET_MAX
 
@@ -75,7 +75,7 @@ async def _print(client: Client, wanted: Wanted) -> int:
             async with asyncio.timeout(wanted.timeout_s):
                 await printer.run()
         except TimeoutError:
-            err.print(f"{printer.came} events in {wanted.timeout_s:g} s", style="dim")
+            err.print(f"{counted(printer.came, 'event')} in {wanted.timeout_s:g} s", style="dim")
     return printer.came
 
 

@@ -87,6 +87,11 @@ def _width(text: str) -> int:
     return cell_len(visible(text))
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 event``, ``5,000 events``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def human_bytes(size: int) -> str:
     if size < 1024:
         return f"{size} B"

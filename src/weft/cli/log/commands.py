@@ -37,7 +37,7 @@ from weft.cli.log.output import (
 )
 from weft.cli.log.stats import log_stats, print_stats
 from weft.cli.progress import working
-from weft.cli.tables import print_json
+from weft.cli.tables import counted, print_json
 from weft.errors import UsageError
 from weft.log import Log, StreamInfo, keys
 from weft.log import repair as repairing
@@ -174,7 +174,7 @@ def repair(
         repaired = repairing.repair(data, lambda: _next_epoch(health), progress)
     for loss in repaired.losses:
         out.print(f"given up: {escape(str(loss))}")
-    kept = f"{repaired.events:,} events in {repaired.streams:,} streams are left"
+    kept = f"{counted(repaired.events, 'event')} in {counted(repaired.streams, 'stream')} left"
     if repaired.epoch == repaired.epoch_before:
         out.print(f"repaired: {kept}; the epoch is still {repaired.epoch}")
     else:

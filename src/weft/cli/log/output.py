@@ -8,7 +8,7 @@ from typing import Any
 from rich.markup import escape
 
 from weft.cli.console import out
-from weft.cli.tables import human_bytes, human_time, print_table
+from weft.cli.tables import counted, human_bytes, human_time, print_table
 from weft.log import StreamInfo
 from weft.log.compaction import Compacted
 from weft.log.errors import Loss
@@ -75,7 +75,8 @@ def health_document(health: Health) -> dict[str, Any]:
 
 def print_health(health: Health) -> None:
     epoch = "unknown" if health.epoch is None else health.epoch
-    there = f"epoch {epoch}, {health.streams:,} streams, {health.events:,} events, {human_bytes(health.bytes)}"
+    held = f"{counted(health.streams, 'stream')}, {counted(health.events, 'event')}, {human_bytes(health.bytes)}"
+    there = f"epoch {epoch}, {held}"
     if health.is_sound:
         out.print(f"sound: {there}")
         return
