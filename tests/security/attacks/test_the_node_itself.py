@@ -19,7 +19,7 @@ import weft as sdk
 from tests.cli.commands import Weft
 from tests.cli.conftest import weft as weft
 from tests.node.secured import authority_of, secure_config, secured, token_for
-from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, up
+from tests.up import COMMAND, END_TIMEOUT_S, SHORT_LOG, RunningNode, up
 from weft.cli.secret_input import hide_argument
 from weft.contexts import FILE, read_contexts
 from weft.errors import UsageError
@@ -38,7 +38,8 @@ STORY_TIMEOUT_S = 300
 def test_a_first_start_that_is_killed_at_any_step_heals(tmp_path: Path) -> None:
     """The next start is ready, and the context it leaves has the key that the node knows."""
     command = [sys.executable, "-m", "tests.security.attacks.killed_start", str(tmp_path), str(STEPS_MAX)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=STORY_TIMEOUT_S, check=False)
+    environ = os.environ | SHORT_LOG
+    ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=STORY_TIMEOUT_S, check=False)
     assert ended.returncode == 0, ended.stderr
     steps = [tuple(map(int, line.split())) for line in ended.stdout.splitlines()]
     assert [first for _, first, _ in steps] == [9] * (len(steps) - 1) + [0], (
