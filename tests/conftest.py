@@ -6,13 +6,16 @@ The record is kept in build/ for tools/requirements.py, which joins it with the 
 from __future__ import annotations
 
 import ast
+import asyncio
+import functools
 import gc
+import inspect
 import json
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -103,6 +106,35 @@ def pytest_collection() -> Iterator[None]:
         gc.freeze()
 
 
+# --- tests that wait -------------------------------------------------------------------------------------------------
+
+STORY_TIMEOUT_S = 480.0  # a bound, not an expectation: the machine may be busy
+
+
+def awaited(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run it on an event loop of its own, and not for ever."""
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **fixtures: Any) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(STORY_TIMEOUT_S):
+                await test(*arguments, **fixtures)
+
+        asyncio.run(bounded())
+
+    return run
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """A test that waits is an ``async def``; each example of hypothesis has a loop of its own, too."""
+    if inspect.iscoroutinefunction(pyfuncitem.obj):
+        pyfuncitem.obj = awaited(pyfuncitem.obj)
+    property_test = getattr(pyfuncitem.obj, "hypothesis", None)
+    if property_test is not None and inspect.iscoroutinefunction(property_test.inner_test):
+        property_test.inner_test = awaited(property_test.inner_test)
+
+
 # --- one process for tests that share something costly -----------------------------------------------------------
 #
 # Tests that use the one Spark session carry ``xdist_group("spark")``; a mark of a test counts more than the mark of its
@@ -152,7 +184,10 @@ def scopes_of(file: str) -> Scopes:
         match node:
             case ast.Assign(targets=[ast.Name(id="pytestmark")], value=value):
                 of_file = group_of(value) or of_file
-            case ast.FunctionDef(name=name, args=arguments, decorator_list=marks):
+            case (
+                ast.FunctionDef(name=name, args=arguments, decorator_list=marks)
+                | ast.AsyncFunctionDef(name=name, args=arguments, decorator_list=marks)
+            ):
                 if any(each.arg in fixtures for each in arguments.args):
                     of_tests[name] = room
                 for mark in marks:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import sys
 import tempfile
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from tests.up import END_TIMEOUT_S
 from weft.cli.main import main
+
+T = TypeVar("T")
+
+
+def between_commands(step: Coroutine[Any, Any, T]) -> T:
+    """Run it to its end. Tests of commands are no coroutines: in this process, each command runs a loop of its own."""
+    return asyncio.run(asyncio.wait_for(step, END_TIMEOUT_S))
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ async def _read(client: sdk.Client, count: int) -> list[tuple[int, str]]:
 
 
 @pytest.mark.req("OPS-02")
-def test_a_running_node_is_saved_and_comes_back_with_its_events_its_keys_and_a_new_epoch(
+async def test_a_running_node_is_saved_and_comes_back_with_its_events_its_keys_and_a_new_epoch(
     weft: Weft, tmp_path: Path
 ) -> None:
     config = tmp_path / "contexts"
@@ -61,7 +61,7 @@ def test_a_running_node_is_saved_and_comes_back_with_its_events_its_keys_and_a_n
             node.end(signal.SIGKILL)
             return receipts, waits, node.context.token
 
-    receipts, waits, token = asyncio.run(before())
+    receipts, waits, token = await before()
     refused = weft("up", "--data", tmp_path / "saved")
     assert refused.status == 1 and "is a backup" in refused.err
 
@@ -69,23 +69,18 @@ def test_a_running_node_is_saved_and_comes_back_with_its_events_its_keys_and_a_n
     assert restored.status == 0 and "21 events in 2 streams of node node-a" in restored.out, restored.err
     assert (tmp_path / "b").stat().st_mode & 0o077 == 0
 
-    async def after() -> None:
-        with up(tmp_path / "b", config=config) as node:
-            tls = sdk.TlsFiles(tmp_path / "b" / "tls" / "root.pem")
-            async with sdk.connect([node.grpc], token=token, tls=tls) as client:  # the key is known, as before
-                (receipt,) = await _publish(client, 100, 101)
-                assert (receipt.stream.origin, receipt.first_offset) == ("node-a", 0) and receipt.epoch > receipts[
-                    0
-                ].epoch
-                seen = await _read(client, 21)
-                assert [each.id for each in await client.later()] == [waits.first]
-                await client.cancel_later(waits.first)
-            assert sorted(seen) == sorted(
-                [(receipts[0].epoch, str(number)) for number in range(20)] + [(receipt.epoch, "100")]
-            )
-            node.end_quietly()
-
-    asyncio.run(after())
+    with up(tmp_path / "b", config=config) as node:
+        tls = sdk.TlsFiles(tmp_path / "b" / "tls" / "root.pem")
+        async with sdk.connect([node.grpc], token=token, tls=tls) as client:  # the key is known, as before
+            (receipt,) = await _publish(client, 100, 101)
+            assert (receipt.stream.origin, receipt.first_offset) == ("node-a", 0) and receipt.epoch > receipts[0].epoch
+            seen = await _read(client, 21)
+            assert [each.id for each in await client.later()] == [waits.first]
+            await client.cancel_later(waits.first)
+        assert sorted(seen) == sorted(
+            [(receipts[0].epoch, str(number)) for number in range(20)] + [(receipt.epoch, "100")]
+        )
+        node.end_quietly()
 
 
 @pytest.fixture

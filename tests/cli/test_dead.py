@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import weft as sdk
-from tests.cli.commands import Weft
+from tests.cli.commands import Weft, between_commands
 from tests.node.secured import key_for
 from tests.up import RunningNode, up
 from weft.client import Client, NotAllowed, Received
@@ -35,11 +35,11 @@ async def give_up(client: Client, topic: str, group: str, *payloads: str) -> Non
 
 @pytest.mark.req("CON-02")
 def test_dead_letters_are_listed_shown_sent_again_and_dropped(weft: Weft, node: RunningNode) -> None:
-    async def story() -> None:
-        async with asyncio.timeout(WAIT_S), sdk.connect(node.grpc, insecure=True) as client:
+    async def three_are_given_up() -> None:
+        async with sdk.connect(node.grpc, insecure=True) as client:
             await give_up(client, "dead.one", "undertaker", "a", "b", "c")
 
-    asyncio.run(story())
+    between_commands(three_are_given_up())
     listed = weft("dead", "ls", "undertaker", "--json", *node.flags).document
     assert [each["payload_base64"] for each in listed] == ["YQ==", "Yg==", "Yw=="]
     first, second, third = (each["event"] for each in listed)
@@ -93,33 +93,30 @@ def test_without_asyncio(node: RunningNode) -> None:
 
 
 @pytest.mark.req("CON-01", "CON-02")
-def test_keys_keep_their_order_while_a_function_fails(node: RunningNode) -> None:
+async def test_keys_keep_their_order_while_a_function_fails(node: RunningNode) -> None:
     handled: list[tuple[bytes | None, int]] = []
 
-    async def story() -> None:
-        done = asyncio.Event()
-        failed: set[int] = set()
+    done = asyncio.Event()
+    failed: set[int] = set()
 
-        async def handle(event: Received) -> None:
-            number = int(event.payload)
-            await asyncio.sleep(0)
-            if number % 7 == 3 and number not in failed:
-                failed.add(number)
-                raise ValueError(f"{number} is not ready")
-            handled.append((event.key, number))
-            if len(handled) == 60:
-                done.set()
+    async def handle(event: Received) -> None:
+        number = int(event.payload)
+        await asyncio.sleep(0)
+        if number % 7 == 3 and number not in failed:
+            failed.add(number)
+            raise ValueError(f"{number} is not ready")
+        handled.append((event.key, number))
+        if len(handled) == 60:
+            done.set()
 
-        async with sdk.connect(node.grpc, insecure=True) as client:
-            for number in range(60):
-                await client.publish("dead.keys", str(number), key=f"k{number % 5}")
-            work = client.run(handle, "dead.keys", group="keys", start="earliest", concurrency=4, retry_s=(0.01, 0.05))
-            running = asyncio.create_task(work)
-            await asyncio.wait_for(done.wait(), WAIT_S)
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-
-    asyncio.run(story())
+    async with sdk.connect(node.grpc, insecure=True) as client:
+        for number in range(60):
+            await client.publish("dead.keys", str(number), key=f"k{number % 5}")
+        work = client.run(handle, "dead.keys", group="keys", start="earliest", concurrency=4, retry_s=(0.01, 0.05))
+        running = asyncio.create_task(work)
+        await asyncio.wait_for(done.wait(), WAIT_S)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
     for key in {key for key, _ in handled}:
         numbers = [number for each, number in handled if each == key]
         first_times = list(dict.fromkeys(numbers))  # an ack may meet its event, which comes again, on the way
@@ -127,7 +124,7 @@ def test_keys_keep_their_order_while_a_function_fails(node: RunningNode) -> None
 
 
 @pytest.mark.req("CON-02", "SEC-02")
-def test_letters_are_for_those_who_may_read_their_topics(tmp_path: Path) -> None:
+async def test_letters_are_for_those_who_may_read_their_topics(tmp_path: Path) -> None:
     with up(tmp_path / "data") as node:
         context = node.context
         assert context.tls_root, "of a secured node"
@@ -136,25 +133,22 @@ def test_letters_are_for_those_who_may_read_their_topics(tmp_path: Path) -> None
         _, stranger = key_for(tmp_path / "data", time.time(), **rights)
         _, member = key_for(tmp_path / "data", time.time(), **rights, groups=("g", "h"))
 
-        async def story() -> None:
-            async with asyncio.timeout(WAIT_S), node.client() as client:
-                await give_up(client, "orders.new", "g", "x")
-                (letter,) = await client.dead_letters("g")
-                async with sdk.connect(node.grpc, tls=tls, token=stranger) as other:
-                    with pytest.raises(NotAllowed, match='use group "g"'):
-                        await other.dead_letters("g")
-                async with sdk.connect(node.grpc, tls=tls, token=member) as other:
-                    assert await other.dead_letters("g") == []
-                    with pytest.raises(sdk.client.BadRequest, match="no dead letter"):
-                        await other.drop_dead("g", [letter])
-                    with pytest.raises(NotAllowed):
-                        await other.set_group("g", sdk.client.GroupPolicy())
-                    with pytest.raises(NotAllowed, match="publish"):
-                        await other.subscribe("other.x", group="h", commit="manual", dead_letter="orders.new").opened()
-                    with pytest.raises(NotAllowed, match="subscribe"):
-                        await other.subscribe("weft.dead.g").opened()
-                assert await client.dead_letters("g") == [letter]
-
-        asyncio.run(story())
+        async with asyncio.timeout(WAIT_S), node.client() as client:
+            await give_up(client, "orders.new", "g", "x")
+            (letter,) = await client.dead_letters("g")
+            async with sdk.connect(node.grpc, tls=tls, token=stranger) as other:
+                with pytest.raises(NotAllowed, match='use group "g"'):
+                    await other.dead_letters("g")
+            async with sdk.connect(node.grpc, tls=tls, token=member) as other:
+                assert await other.dead_letters("g") == []
+                with pytest.raises(sdk.client.BadRequest, match="no dead letter"):
+                    await other.drop_dead("g", [letter])
+                with pytest.raises(NotAllowed):
+                    await other.set_group("g", sdk.client.GroupPolicy())
+                with pytest.raises(NotAllowed, match="publish"):
+                    await other.subscribe("other.x", group="h", commit="manual", dead_letter="orders.new").opened()
+                with pytest.raises(NotAllowed, match="subscribe"):
+                    await other.subscribe("weft.dead.g").opened()
+            assert await client.dead_letters("g") == [letter]
         assert 'weft_group_dead_letters_total{group="g"} 1.0' in node.metrics()
         node.end_quietly()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import socket
@@ -17,7 +16,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.cli.commands import Weft
+from tests.cli.commands import Weft, between_commands
 from tests.gateway.emm.test_under_weft_up import client_of, events
 from tests.transport.udp.plain import plain_socket, see
 from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, ended_in_time, up
@@ -275,5 +274,5 @@ def test_commands_of_people_over_the_gateway_of_a_node(weft: Weft, tmp_path: Pat
             async with client_of(node) as client:
                 return {str(event.topic) for event in await events(client, "emm.>", 2)}
 
-        assert asyncio.run(in_the_mesh()) == {"emm.notification.info", "emm.command.stop"}
+        assert between_commands(in_the_mesh()) == {"emm.notification.info", "emm.command.stop"}
         node.end_quietly()

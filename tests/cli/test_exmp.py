@@ -160,7 +160,7 @@ def test_serve_answers_echo_and_prints_what_it_is_asked(weft: Weft) -> None:
                 server.kill()
 
 
-def test_follow_stays_and_prints_what_comes(weft: Weft) -> None:
+async def test_follow_stays_and_prints_what_comes(weft: Weft) -> None:
     async def run() -> tuple[str, int]:
         asked = asyncio.Event()
 
@@ -182,7 +182,7 @@ def test_follow_stays_and_prints_what_comes(weft: Weft) -> None:
                 process.send_signal(signal.SIGINT)
                 return b"".join(lines).decode(), await process.wait()
 
-    out, status = asyncio.run(run())
+    out, status = await run()
     answer, event = map(json.loads, out.splitlines())
     assert answer == {"status": "success", "data": {"subscription": 1}}
     assert event == {"op": "event", "data": {"payload": "21"}}

@@ -53,31 +53,28 @@ def test_who_comes_and_goes_leaves_something_behind_once() -> None:
     assert times == 1
 
 
-def test_a_running_node_finds_cycles_and_python_goes_on_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_running_node_finds_cycles_and_python_goes_on_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage, "LOOK_S", 0.0)
     monkeypatch.setattr(garbage, "SEARCH_BLOCKS", 1000)
 
     class Node:
         me: object
 
-    async def story() -> None:
-        keeper = GarbageKeeper()
-        gc.disable()  # of the searches, those that are started here are left
-        try:
-            first = Node()
-            first.me = first
-            gone = weakref.ref(first)
-            del first
-            kept: list[list[int]] = []
-            async with asyncio.timeout(60):
-                while gone() is not None:
-                    kept += ([number] for number in range(100))
-                    await asyncio.sleep(0)
-        finally:
-            gc.enable()
-            keeper.stop()
-            gc.unfreeze()
-
     before = gc.get_threshold()
-    asyncio.run(story())
+    keeper = GarbageKeeper()
+    gc.disable()  # of the searches, those that are started here are left
+    try:
+        first = Node()
+        first.me = first
+        gone = weakref.ref(first)
+        del first
+        kept: list[list[int]] = []
+        async with asyncio.timeout(60):
+            while gone() is not None:
+                kept += ([number] for number in range(100))
+                await asyncio.sleep(0)
+    finally:
+        gc.enable()
+        keeper.stop()
+        gc.unfreeze()
     assert gc.get_threshold() == before

@@ -173,14 +173,11 @@ class Failing(io.BytesIO):
         return super().read(6)
 
 
-def test_a_file_that_cannot_be_read_on_is_told() -> None:
-    async def story() -> None:
-        lines = read_lines(Failing(b"first\nsecond\n"))
-        assert await anext(lines) == [b"first"]
-        with pytest.raises(UsageError, match="cannot read on: Input/output error"):
-            await anext(lines)
-
-    asyncio.run(story())
+async def test_a_file_that_cannot_be_read_on_is_told() -> None:
+    lines = read_lines(Failing(b"first\nsecond\n"))
+    assert await anext(lines) == [b"first"]
+    with pytest.raises(UsageError, match="cannot read on: Input/output error"):
+        await anext(lines)
 
 
 def test_what_was_published_before_an_error_is_told(weft: Weft, node: RunningNode) -> None:
@@ -190,7 +187,7 @@ def test_what_was_published_before_an_error_is_told(weft: Weft, node: RunningNod
     assert outcome.document["events"] == 1000
 
 
-def test_lines_come_before_the_input_ends() -> None:
+async def test_lines_come_before_the_input_ends() -> None:
     """Somebody types, or `tail -f` waits: a line is published when it is there."""
 
     async def story(source: int, end: int) -> None:
@@ -203,7 +200,7 @@ def test_lines_come_before_the_input_ends() -> None:
             os.close(end)
             assert [each async for each in lines] == []
 
-    asyncio.run(story(*os.pipe()))
+    await story(*os.pipe())
 
 
 # --- subscribing -------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import stat
 import tomllib
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import weft as sdk
-from tests.cli.commands import Outcome, Weft
+from tests.cli.commands import Outcome, Weft, between_commands
 from tests.up import FREE_PORTS, RunningNode, up
 
 TALKATIVE = ("--log-level", "debug")
@@ -53,7 +52,7 @@ def test_a_newcomer_needs_no_options_and_nothing_leaks(weft: Weft, tmp_path: Pat
         assert "21" in run("sub", "plant.temp", "--from", "earliest", "--count", "1").out
         assert run("status", "--json").document["node_id"] == "a"
         context = tomllib.loads((weft.config / "contexts.toml").read_text())["contexts"]["default"]
-        asyncio.run(publish_with_the_context())
+        between_commands(publish_with_the_context())
 
         # Shown once, on purpose: these two outputs are not searched.
         made = weft("keys", "create", "--data", first, "--name", "some", "--publish", "open.>", "--json").document
@@ -152,7 +151,7 @@ def test_a_key_and_the_root_are_enough_for_a_client(weft: Weft, tmp_path: Path) 
         with up(tmp_path / "b", "--node-id", "b") as other:
             stranger = sdk.TlsFiles(Path(other.context.tls_root or ""))
             with pytest.raises(sdk.client.Unavailable, match="certificate is not valid"):
-                asyncio.run(connect_to(node.grpc, context.token, stranger))
+                between_commands(connect_to(node.grpc, context.token, stranger))
         assert node.end() == 0
 
 

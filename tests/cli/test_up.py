@@ -41,16 +41,13 @@ def test_a_node_serves_and_a_signal_drains_it(weft: Weft, tmp_path: Path) -> Non
     assert (event["topic"], event["origin"], event["payload"]) == ("kept", "node-a", "x")
 
 
-def test_a_node_does_not_load_pandas(tmp_path: Path) -> None:
+async def test_a_node_does_not_load_pandas(tmp_path: Path) -> None:
     """pyarrow would, for nothing, where it is installed: with the first large batch, or just before it."""
     large = Batch.from_columns([b"x"] * 1_000, 0, [b"key"] * 1_000)
 
-    async def story(node: RunningNode) -> None:
+    with up(tmp_path / "data", "--insecure") as node:
         async with asyncio.timeout(END_TIMEOUT_S), weft_package.connect(node.grpc, insecure=True) as client:
             await client.publish_batch("many", large)
-
-    with up(tmp_path / "data", "--insecure") as node:
-        asyncio.run(story(node))
         mapped = Path(f"/proc/{node.process.pid}/maps").read_text()
         assert "pyarrow" in mapped
         assert "pandas" not in mapped
@@ -92,7 +89,7 @@ def open_to_others(directory: Path) -> list[str]:
 
 
 @pytest.mark.req("SEC-01")
-def test_nobody_else_can_read_the_data(tmp_path: Path) -> None:
+async def test_nobody_else_can_read_the_data(tmp_path: Path) -> None:
     """A directory that was there before, for all to read, holds events that are for nobody else to read."""
     data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
     data.mkdir(mode=0o755)
@@ -101,7 +98,7 @@ def test_nobody_else_can_read_the_data(tmp_path: Path) -> None:
     (data / "link").symlink_to(elsewhere)
     (data / "linked-file").symlink_to(elsewhere / "file")
     with up(data) as node:
-        asyncio.run(publish(node, b"for nobody else"))
+        await publish(node, b"for nobody else")
         assert open_to_others(data) == []
         (told,) = [each for each in node.logged() if each["event"] == "data_was_open"]
         assert (told["level"], told["directory"], told["to"], told["first"]) == (
@@ -270,55 +267,52 @@ def signal_self(number: signal.Signals) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_ready_is_said_and_a_signal_drains(
+async def test_ready_is_said_and_a_signal_drains(
     stand_in: StandIn, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
     stand_in.on_wait = signal_self(number)
-    assert asyncio.run(up_work.run(CONFIG, file_limit())) is None
+    assert await up_work.run(CONFIG, file_limit()) is None
     assert stand_in.calls == ["start", "stop drain=True"]
     captured = capsys.readouterr()
     assert captured.out == "ready\n"
     assert captured.err.startswith("INSECURE: plain text, no keys.")
 
 
-def test_a_signal_before_it_serves_is_heard(stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_signal_before_it_serves_is_heard(stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     stand_in.on_start = signal_self(signal.SIGTERM)
     stand_in.start_blocks = True
-    assert asyncio.run(up_work.run(CONFIG, file_limit())) is None
+    assert await up_work.run(CONFIG, file_limit()) is None
     assert stand_in.calls == ["start", "stop drain=True"]
     assert capsys.readouterr().out == ""
 
 
-def test_a_node_that_does_not_start_is_not_ready(stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_node_that_does_not_start_is_not_ready(stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     stand_in.start_error = UsageError("cannot listen")
     with pytest.raises(UsageError, match="cannot listen"):
-        asyncio.run(up_work.run(CONFIG, file_limit()))
+        await up_work.run(CONFIG, file_limit())
     assert capsys.readouterr().out == ""
 
 
-def test_a_log_that_fails_ends_the_node(stand_in: StandIn) -> None:
+async def test_a_log_that_fails_ends_the_node(stand_in: StandIn) -> None:
     stand_in.failure = StorageError("the log cannot be synced")
-    assert asyncio.run(up_work.run(CONFIG, file_limit())) is stand_in.failure
+    assert await up_work.run(CONFIG, file_limit()) is stand_in.failure
     assert stand_in.calls[-1].startswith("stop")
 
 
-def test_a_second_signal_ends_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_second_signal_ends_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     exits: list[int] = []
     monkeypatch.setattr(os, "_exit", exits.append)
 
-    async def story() -> None:
-        asked = up_work.Asked()
-        asked.listen()
-        try:
-            os.kill(os.getpid(), signal.SIGTERM)
-            await asked.wait()
-            assert exits == []
-            os.kill(os.getpid(), signal.SIGTERM)
-            async with asyncio.timeout(60):
-                while not exits:
-                    await asyncio.sleep(0)
-        finally:
-            asked.leave()
-
-    asyncio.run(story())
+    asked = up_work.Asked()
+    asked.listen()
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asked.wait()
+        assert exits == []
+        os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(60):
+            while not exits:
+                await asyncio.sleep(0)
+    finally:
+        asked.leave()
     assert exits == [128 + signal.SIGTERM]

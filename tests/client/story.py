@@ -1,26 +1,11 @@
-"""What the stories of the client share: running them, and options that do not make anybody wait."""
+"""What the stories of the client share: options that do not make anybody wait, and hooks that remember."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 import weft
 from weft.client import Connecting, Hooks, Options
-
-T = TypeVar("T")
-STORY_TIMEOUT_S = 60.0
-
-
-def play(story: Coroutine[Any, Any, T]) -> T:
-    """Run a story to its end; a bound for one that would never get there."""
-
-    async def bounded() -> T:
-        async with asyncio.timeout(STORY_TIMEOUT_S):
-            return await story
-
-    return asyncio.run(bounded())
 
 
 def quick(**changes: Any) -> Options:

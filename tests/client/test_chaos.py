@@ -8,7 +8,7 @@ import random
 import pytest
 
 from tests.client.fake import FakeNode, Faults, Key, error, running
-from tests.client.story import connect, play
+from tests.client.story import connect
 from weft.client import Client, Published, Subscription
 from weft.wire.mesh import mesh_pb2 as pb
 
@@ -64,22 +64,19 @@ async def watch(watcher: Subscription, nodes: list[FakeNode]) -> None:
 
 @pytest.mark.req("SDK-01", "NFR-02")
 @pytest.mark.parametrize("seed", range(6))
-def test_nothing_is_lost_repeated_or_out_of_order(seed: int) -> None:
-    async def story() -> None:
-        dice = random.Random(seed)  # noqa: S311 - a test's dice
-        nodes = [FakeNode("node-a"), FakeNode("node-b")]
-        async with running(*nodes) as addresses, connect(addresses, batch_bytes=1000) as client:
-            watcher = client.subscribe("t.*", start="earliest")
-            tickets = await publish(client, dice, nodes)
-            await client.flush()
-            stored = {(topic, node.node_id): node.payloads(topic) for node in nodes for topic in TOPICS}
-            for topic in TOPICS:
-                numbers = [int(payload) for node in nodes for payload in stored[topic, node.node_id]]
-                assert sorted(numbers) == list(range(len(tickets[topic]))), "each is somewhere, once"
-                for number, ticket in enumerate(tickets[topic]):
-                    receipt = ticket.result()
-                    place = stored[topic, receipt.stream.origin][receipt.first_offset]
-                    assert int(place) == number, "a receipt says where its event is"
-            await watch(watcher, nodes)
-
-    play(story())
+async def test_nothing_is_lost_repeated_or_out_of_order(seed: int) -> None:
+    dice = random.Random(seed)  # noqa: S311 - a test's dice
+    nodes = [FakeNode("node-a"), FakeNode("node-b")]
+    async with running(*nodes) as addresses, connect(addresses, batch_bytes=1000) as client:
+        watcher = client.subscribe("t.*", start="earliest")
+        tickets = await publish(client, dice, nodes)
+        await client.flush()
+        stored = {(topic, node.node_id): node.payloads(topic) for node in nodes for topic in TOPICS}
+        for topic in TOPICS:
+            numbers = [int(payload) for node in nodes for payload in stored[topic, node.node_id]]
+            assert sorted(numbers) == list(range(len(tickets[topic]))), "each is somewhere, once"
+            for number, ticket in enumerate(tickets[topic]):
+                receipt = ticket.result()
+                place = stored[topic, receipt.stream.origin][receipt.first_offset]
+                assert int(place) == number, "a receipt says where its event is"
+        await watch(watcher, nodes)

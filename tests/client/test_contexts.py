@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -25,27 +24,24 @@ def contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "contexts.toml"
 
 
-def test_without_nodes_the_context_says_where(contexts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
-        node = FakeNode()
-        await node.start()
-        try:
-            here, nowhere = Context((node.address,), insecure=True), Context(("127.0.0.1:1",), insecure=True)
-            write_contexts(contexts, Contexts("here", {"here": here, "nowhere": nowhere}))
-            async with weft.connect() as current:
-                await current.publish("t", b"1")
-            write_contexts(contexts, Contexts("nowhere", {"here": here, "nowhere": nowhere}))
-            async with weft.connect(context="here") as named:
-                await named.publish("t", b"2")
-            async with weft.connect(node.address, context="nowhere") as elsewhere:
-                await elsewhere.publish("t", b"3")
-            monkeypatch.setenv("WEFT_CONTEXT", "here")
-            async with weft.connect() as by_environment:
-                await by_environment.publish("t", b"4")
-        finally:
-            await node.stop()
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+async def test_without_nodes_the_context_says_where(contexts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = FakeNode()
+    await node.start()
+    try:
+        here, nowhere = Context((node.address,), insecure=True), Context(("127.0.0.1:1",), insecure=True)
+        write_contexts(contexts, Contexts("here", {"here": here, "nowhere": nowhere}))
+        async with weft.connect() as current:
+            await current.publish("t", b"1")
+        write_contexts(contexts, Contexts("nowhere", {"here": here, "nowhere": nowhere}))
+        async with weft.connect(context="here") as named:
+            await named.publish("t", b"2")
+        async with weft.connect(node.address, context="nowhere") as elsewhere:
+            await elsewhere.publish("t", b"3")
+        monkeypatch.setenv("WEFT_CONTEXT", "here")
+        async with weft.connect() as by_environment:
+            await by_environment.publish("t", b"4")
+    finally:
+        await node.stop()
 
 
 def test_nothing_to_go_by_is_told(contexts: Path) -> None:
@@ -73,17 +69,14 @@ def nodes_with(tls: weft.TlsFiles | weft.ClientTls) -> Nodes:
 
 
 @pytest.mark.req("SEC-01")
-def test_certificates_are_read_again_for_every_connection(tmp_path: Path) -> None:
-    async def story() -> None:
-        nodes = nodes_with(made(tmp_path))
-        with pytest.raises(weft.client.Unavailable, match=r"no node answers \(127\.0\.0\.1:1: cannot connect"):
-            await nodes.connect()
-        (tmp_path / "identity.pem").write_text("-----BEGIN CERTIFICATE-----\nnonsense")
-        with pytest.raises(UsageError, match="the client certificate and its key cannot be used"):
-            await nodes.connect()
-        await nodes.close()
-
-    asyncio.run(story())
+async def test_certificates_are_read_again_for_every_connection(tmp_path: Path) -> None:
+    nodes = nodes_with(made(tmp_path))
+    with pytest.raises(weft.client.Unavailable, match=r"no node answers \(127\.0\.0\.1:1: cannot connect"):
+        await nodes.connect()
+    (tmp_path / "identity.pem").write_text("-----BEGIN CERTIFICATE-----\nnonsense")
+    with pytest.raises(UsageError, match="the client certificate and its key cannot be used"):
+        await nodes.connect()
+    await nodes.close()
 
 
 def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
@@ -92,12 +85,9 @@ def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("SEC-01")
-def test_a_file_that_holds_no_certificate_is_named(tmp_path: Path) -> None:
+async def test_a_file_that_holds_no_certificate_is_named(tmp_path: Path) -> None:
     root = tmp_path / "root.pem"
     root.write_text("nonsense")
 
-    async def story() -> None:
-        with pytest.raises(UsageError, match=r"root\.pem is not a PEM file"):
-            await nodes_with(weft.TlsFiles(root)).connect()
-
-    asyncio.run(story())
+    with pytest.raises(UsageError, match=r"root\.pem is not a PEM file"):
+        await nodes_with(weft.TlsFiles(root)).connect()

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import Span
 
 from tests.client.fake import FakeNode, error, running
-from tests.client.story import Record, connect, play
+from tests.client.story import Record, connect
 from tests.up import END_TIMEOUT_S, RunningNode, up
 from weft.client import Hooks, NotAllowed, Received, Request, blocking
 from weft.client.connecting import tls_files
@@ -27,23 +27,19 @@ from weft.wire.mesh import mesh_pb2 as pb
 
 
 @pytest.mark.req("SDK-02")
-def test_hooks_tell_of_connections_batches_and_retries() -> None:
-    async def story() -> Record:
-        node, hooks = FakeNode(), Record()
-        node.faults.refuse = [error(pb.ERROR_BUSY, "full")]
-        async with running(node) as addresses, connect(addresses, hooks) as client:
-            subscription = client.subscribe("a")
-            await subscription.opened()
-            for _ in range(3):
-                client.publish_nowait("a", b"x")
-            await client.flush()
-            await anext(subscription)
-            node.faults.refuse = [error(pb.ERROR_NOT_ALLOWED, "no")]
-            with pytest.raises(NotAllowed):
-                await client.publish("b", b"y")
-        return hooks
-
-    hooks = play(story())
+async def test_hooks_tell_of_connections_batches_and_retries() -> None:
+    node, hooks = FakeNode(), Record()
+    node.faults.refuse = [error(pb.ERROR_BUSY, "full")]
+    async with running(node) as addresses, connect(addresses, hooks) as client:
+        subscription = client.subscribe("a")
+        await subscription.opened()
+        for _ in range(3):
+            client.publish_nowait("a", b"x")
+        await client.flush()
+        await anext(subscription)
+        node.faults.refuse = [error(pb.ERROR_NOT_ALLOWED, "no")]
+        with pytest.raises(NotAllowed):
+            await client.publish("b", b"y")
     assert sorted(hooks.of("connected")) == [("node-a", "publish"), ("node-a", "subscribe")]
     assert [(purpose, "full" in reason) for purpose, _, reason in hooks.of("retry")] == [("publish", True)]
     ((topic, events, size, latency_s),) = hooks.of("published")
@@ -55,47 +51,36 @@ def test_hooks_tell_of_connections_batches_and_retries() -> None:
 
 
 @pytest.mark.req("SDK-02")
-def test_a_subscription_that_is_refused_was_never_connected_and_so_is_not_lost() -> None:
-    async def story() -> Record:
-        node, hooks = FakeNode(), Record()
-        node.faults.refuse_open = [error(pb.ERROR_NOT_ALLOWED, "no")]
-        async with running(node) as addresses, connect(addresses, hooks) as client:
-            with pytest.raises(NotAllowed):
-                await client.subscribe("a").opened()
-        return hooks
-
-    assert play(story()).seen == []
+async def test_a_subscription_that_is_refused_was_never_connected_and_so_is_not_lost() -> None:
+    node, hooks = FakeNode(), Record()
+    node.faults.refuse_open = [error(pb.ERROR_NOT_ALLOWED, "no")]
+    async with running(node) as addresses, connect(addresses, hooks) as client:
+        with pytest.raises(NotAllowed):
+            await client.subscribe("a").opened()
+    assert hooks.seen == []
 
 
 @pytest.mark.req("SDK-02")
-def test_a_subscription_that_cannot_be_opened_yet_tells_that_it_tries_again() -> None:
-    async def story() -> Record:
-        node, hooks = FakeNode(), Record()
-        node.faults.refuse_open = [error(pb.ERROR_BUSY, "full")]
-        async with running(node) as addresses, connect(addresses, hooks) as client:
-            await client.subscribe("a").opened()
-        return hooks
-
-    hooks = play(story())
+async def test_a_subscription_that_cannot_be_opened_yet_tells_that_it_tries_again() -> None:
+    node, hooks = FakeNode(), Record()
+    node.faults.refuse_open = [error(pb.ERROR_BUSY, "full")]
+    async with running(node) as addresses, connect(addresses, hooks) as client:
+        await client.subscribe("a").opened()
     assert hooks.of("disconnected") == []
     assert [(purpose, "full" in reason) for purpose, _, reason in hooks.of("retry")] == [("subscribe", True)]
     assert hooks.of("connected") == [("node-a", "subscribe")]
 
 
 @pytest.mark.req("SDK-02")
-def test_why_a_publish_waits_is_told_at_every_try_and_logged_as_a_warning_once(
+async def test_why_a_publish_waits_is_told_at_every_try_and_logged_as_a_warning_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story() -> Record:
+    with caplog.at_level(logging.INFO, "weft.client"):
         node, hooks = FakeNode(), Record()
         async with running(node) as addresses, connect(addresses, hooks) as client:
             await client.publish("a", b"1")
             node.faults.refuse = [error(pb.ERROR_DISK_FULL, "no room", free="3")] * 3
             await client.publish("a", b"2")
-        return hooks
-
-    with caplog.at_level(logging.INFO, "weft.client"):
-        hooks = play(story())
     reasons = {reason for _, _, reason in hooks.of("retry")}
     assert reasons == {"no room (node node-a, free 3)"}, "the connection is well"
     warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
@@ -105,28 +90,22 @@ def test_why_a_publish_waits_is_told_at_every_try_and_logged_as_a_warning_once(
 
 
 @pytest.mark.req("SDK-02")
-def test_a_hook_that_fails_is_logged_and_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_hook_that_fails_is_logged_and_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Hooks):
         def on_published(self, topic: str, events: int, size_bytes: int, latency_s: float) -> None:
             raise RuntimeError("my mistake")
 
-    async def story() -> None:
-        async with running(FakeNode()) as addresses, connect(addresses, Broken()) as client:
-            await client.publish("a", b"1")
-
-    play(story())
+    async with running(FakeNode()) as addresses, connect(addresses, Broken()) as client:
+        await client.publish("a", b"1")
     assert "hook on_published failed" in caplog.text
     assert "my mistake" in caplog.text
 
 
 @pytest.mark.req("SDK-02")
-def test_connections_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
+async def test_connections_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "weft.client"):
         async with running(FakeNode()) as addresses, connect(addresses) as client:
             await client.publish("a", b"1")
-
-    with caplog.at_level(logging.INFO, "weft.client"):
-        play(story())
     assert "publishing to node-a" in caplog.text
 
 
@@ -146,34 +125,31 @@ def named(exporter: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
 
 
 @pytest.mark.req("SDK-02")
-def test_there_is_a_span_per_batch_and_events_carry_the_current_one(spans: InMemorySpanExporter) -> None:
-    async def story() -> None:
-        node = FakeNode()
-        async with running(node) as addresses, connect(addresses) as client:
-            subscription = client.subscribe("a")
-            await subscription.opened()
-            with trace.get_tracer("test").start_as_current_span("mine") as mine:
-                for _ in range(3):
-                    client.publish_nowait("a", b"x")
-            client.publish_nowait("a", b"y", headers={"h": "v"})
-            await client.flush()
-            events = [await anext(subscription) for _ in range(4)]
-            trace_id = f"{mine.get_span_context().trace_id:032x}"
-            assert events[0].headers is not None
-            assert trace_id in events[0].headers["traceparent"]
-            assert events[3].headers == {"h": "v"}
-            node.faults.refuse = [error(pb.ERROR_NOT_ALLOWED, "no")]
-            with pytest.raises(NotAllowed):
-                await client.publish("b", b"y")
-
-    play(story())
+async def test_there_is_a_span_per_batch_and_events_carry_the_current_one(spans: InMemorySpanExporter) -> None:
+    node = FakeNode()
+    async with running(node) as addresses, connect(addresses) as client:
+        subscription = client.subscribe("a")
+        await subscription.opened()
+        with trace.get_tracer("test").start_as_current_span("mine") as mine:
+            for _ in range(3):
+                client.publish_nowait("a", b"x")
+        client.publish_nowait("a", b"y", headers={"h": "v"})
+        await client.flush()
+        events = [await anext(subscription) for _ in range(4)]
+        trace_id = f"{mine.get_span_context().trace_id:032x}"
+        assert events[0].headers is not None
+        assert trace_id in events[0].headers["traceparent"]
+        assert events[3].headers == {"h": "v"}
+        node.faults.refuse = [error(pb.ERROR_NOT_ALLOWED, "no")]
+        with pytest.raises(NotAllowed):
+            await client.publish("b", b"y")
     (sent,) = named(spans, "a publish")
     assert sent.attributes is not None
     assert sent.attributes["messaging.batch.message_count"] == 4
     (handled,) = named(spans, "a handle")
-    (mine,) = named(spans, "mine")
-    assert mine.context is not None
-    assert parent_of(handled) == mine.context.span_id
+    (around,) = named(spans, "mine")
+    assert around.context is not None
+    assert parent_of(handled) == around.context.span_id
     (failed,) = named(spans, "b publish")
     assert not failed.status.is_ok
 
@@ -191,29 +167,24 @@ def span_id(span: Span) -> int:
 
 
 @pytest.mark.req("SDK-02", "OBS-01")
-def test_batches_belong_to_the_spans_of_their_own_publishes(spans: InMemorySpanExporter, tmp_path: Path) -> None:
+async def test_batches_belong_to_the_spans_of_their_own_publishes(spans: InMemorySpanExporter, tmp_path: Path) -> None:
     """A client outlives the spans in which it was made, first used and subscribed."""
     tracer = trace.get_tracer("test")
 
-    async def story(node: RunningNode) -> list[Span]:
-        with tracer.start_as_current_span("start") as start:
-            async with node.client() as client:
-                with tracer.start_as_current_span("first") as first:
-                    await client.publish("in.first", b"1")
-                token = context.attach(context.Context())
-                await client.publish("in.none", b"2")
-                await client.publish_batch("in.none", Batch.from_events([Event(b"3", 1)]))
-                context.detach(token)
-                with tracer.start_as_current_span("second") as second:
-                    await client.publish("in.second", b"4")
-                    await client.publish_batch("in.second", Batch.from_events([Event(b"5", 1)]))
-                    client.publish_nowait("in.several", b"6")
-                client.publish_nowait("in.several", b"7")
-                await client.flush()
-        return [start, first, second]
-
-    with up(tmp_path / "data") as node:
-        start, first, second = play(story(node))
+    with up(tmp_path / "data") as node, tracer.start_as_current_span("start") as start:
+        async with node.client() as client:
+            with tracer.start_as_current_span("first") as first:
+                await client.publish("in.first", b"1")
+            token = context.attach(context.Context())
+            await client.publish("in.none", b"2")
+            await client.publish_batch("in.none", Batch.from_events([Event(b"3", 1)]))
+            context.detach(token)
+            with tracer.start_as_current_span("second") as second:
+                await client.publish("in.second", b"4")
+                await client.publish_batch("in.second", Batch.from_events([Event(b"5", 1)]))
+                client.publish_nowait("in.several", b"6")
+            client.publish_nowait("in.several", b"7")
+            await client.flush()
     assert [parent_of(span) for span in named(spans, "in.first publish")] == [span_id(first)]
     assert [parent_of(span) for span in named(spans, "in.none publish")] == [None, None]
     assert [parent_of(span) for span in named(spans, "in.second publish")] == [span_id(second)] * 2
@@ -222,7 +193,9 @@ def test_batches_belong_to_the_spans_of_their_own_publishes(spans: InMemorySpanE
 
 
 @pytest.mark.req("SDK-02", "OBS-01")
-def test_what_handlers_do_is_in_no_span_that_the_client_began_in(spans: InMemorySpanExporter, tmp_path: Path) -> None:
+async def test_what_handlers_do_is_in_no_span_that_the_client_began_in(
+    spans: InMemorySpanExporter, tmp_path: Path
+) -> None:
     """Otherwise all that they do later would belong to a span that is long over."""
     traces: list[int] = []
 
@@ -236,7 +209,7 @@ def test_what_handlers_do_is_in_no_span_that_the_client_began_in(spans: InMemory
     async def answer_in_a_task(request: Request) -> bytes:
         return answer(request)
 
-    async def story(node: RunningNode) -> int:
+    with up(tmp_path / "data") as node:
         handled = asyncio.Semaphore(0)
 
         def handle(_event: Received) -> None:
@@ -258,11 +231,7 @@ def test_what_handlers_do_is_in_no_span_that_the_client_began_in(spans: InMemory
             for _ in range(2):
                 await handled.acquire()
             handling.cancel()
-        return first.get_span_context().trace_id
-
-    with up(tmp_path / "data") as node:
-        first = play(story(node))
-    assert (len(traces), first in traces) == (6, False)
+    assert (len(traces), first.get_span_context().trace_id in traces) == (6, False)
 
 
 def wait_for_server(node: RunningNode) -> None:
@@ -299,12 +268,9 @@ def test_a_blocking_client_keeps_nothing_of_the_spans_it_was_first_used_in(
     assert [parent_of(span) for span in inbox] == [None, None], "who answers has no part in the spans of who asked"
 
 
-def test_without_a_tracer_events_are_left_alone() -> None:
-    async def story() -> None:
-        async with running(FakeNode()) as addresses, connect(addresses) as client:
-            subscription = client.subscribe("a")
-            await subscription.opened()
-            await client.publish("a", b"1")
-            assert (await anext(subscription)).headers is None
-
-    play(story())
+async def test_without_a_tracer_events_are_left_alone() -> None:
+    async with running(FakeNode()) as addresses, connect(addresses) as client:
+        subscription = client.subscribe("a")
+        await subscription.opened()
+        await client.publish("a", b"1")
+        assert (await anext(subscription)).headers is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from base64 import b64decode
 from collections.abc import Callable
@@ -82,15 +81,12 @@ def test_a_node_that_is_killed_is_shown_so_until_it_is_back(mesh: ThreeNodes) ->
 
 
 @pytest.mark.req("SEE-01")
-def test_a_group_and_its_lag_are_the_same_wherever_one_looks(mesh: ThreeNodes) -> None:
-    async def report() -> None:
-        """As a Spark job does: positions without members."""
-        async with mesh.place.node.client() as client:
-            for number in range(50):
-                receipt = await client.publish("lag.t", f"{number}".encode())
-            await client.commit("whole-mesh", [Position(receipt.stream, receipt.epoch, 10)])
-
-    asyncio.run(report())
+async def test_a_group_and_its_lag_are_the_same_wherever_one_looks(mesh: ThreeNodes) -> None:
+    """As a Spark job does: positions without members."""
+    async with mesh.place.node.client() as client:
+        for number in range(50):
+            receipt = await client.publish("lag.t", f"{number}".encode())
+        await client.commit("whole-mesh", [Position(receipt.stream, receipt.epoch, 10)])
     for name in ("a", "b"):
         with signed_in(mesh.node(name), mesh.place.admin) as http:
             until(

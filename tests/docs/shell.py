@@ -216,7 +216,8 @@ class Shell:
 
     def close(self) -> None:
         """Nodes end as they are asked to; whatever is still there after that is killed."""
-        self._type("kill $(jobs -p) 2> /dev/null; wait\nexit\n")
+        # The whole group and not `jobs -p`: of a pipe that names the first command, which may have ended long ago.
+        self._type("trap '' TERM; kill 0; wait\nexit\n")
         try:
             self._bash.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -193,6 +193,16 @@ def test_ids_that_the_page_shows_stand_for_those_of_the_run(tmp_path: Path) -> N
         shell.close()
 
 
+def test_every_command_of_a_pipe_is_asked_to_end(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    node = "(trap 'echo asked > ended; exit' TERM; echo ready; while true; do sleep 0.1; done)"
+    try:
+        shell.run(Step(f"true | {node} &\n", ("ready",)))
+    finally:
+        shell.close()
+    assert (tmp_path / "ended").read_text() == "asked\n"
+
+
 @pytest.mark.parametrize(
     ("language", "code", "error"),
     [

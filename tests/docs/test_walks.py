@@ -153,12 +153,9 @@ STORIES: dict[str, Callable[[Track], Awaitable[None]]] = {
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_a_walk_is_what_runs(name: str) -> None:
+async def test_a_walk_is_what_runs(name: str) -> None:
     track = Track()
 
-    async def story() -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            await STORIES[name](track)
-
-    asyncio.run(story())
+    async with asyncio.timeout(PATIENCE_S):
+        await STORIES[name](track)
     assert not track.missing(walks()[name])

@@ -65,35 +65,29 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 @pytest.mark.req("SEE-01", "SEC-04")
-def test_a_browser_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_browser_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weft.doors.http, "REQUEST_S_MAX", 0.3)
 
-    async def story() -> None:
-        door = Doorkeeper().door("admin", http_limits(4), apart=True)
-        async with serving(door, 0.0) as port:
-            with socket.create_connection(("127.0.0.1", port)) as stuck:
-                stuck.sendall(ASK)
-                await until(lambda: door.connections == 1)
-                await until(lambda: door.connections == 0)
-
-    asyncio.run(story())
+    door = Doorkeeper().door("admin", http_limits(4), apart=True)
+    async with serving(door, 0.0) as port:
+        with socket.create_connection(("127.0.0.1", port)) as stuck:
+            stuck.sendall(ASK)
+            await until(lambda: door.connections == 1)
+            await until(lambda: door.connections == 0)
 
 
 @pytest.mark.req("SEE-01")
-def test_a_browser_that_reads_may_stay_longer_than_a_request_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_browser_that_reads_may_stay_longer_than_a_request_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weft.doors.http, "REQUEST_S_MAX", 0.2)
 
-    async def story() -> None:
-        door = Doorkeeper().door("admin", http_limits(4), apart=True)
-        async with serving(door, 0.05) as port, asyncio.timeout(WAIT_S):
-            begun_s = asyncio.get_running_loop().time()
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(ASK)
-            while asyncio.get_running_loop().time() < begun_s + 5 * 0.2:
-                assert await reader.read(len(PART)), "it was cut off"
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
-            await until(lambda: door.connections == 0)
-
-    asyncio.run(story())
+    door = Doorkeeper().door("admin", http_limits(4), apart=True)
+    async with serving(door, 0.05) as port, asyncio.timeout(WAIT_S):
+        begun_s = asyncio.get_running_loop().time()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(ASK)
+        while asyncio.get_running_loop().time() < begun_s + 5 * 0.2:
+            assert await reader.read(len(PART)), "it was cut off"
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        await until(lambda: door.connections == 0)

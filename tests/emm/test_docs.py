@@ -15,21 +15,18 @@ EXAMPLES = blocks_for("docs/emm.md", __file__)
 
 
 @pytest.mark.parametrize("block", EXAMPLES, ids=[block.place for block in EXAMPLES])
-def test_example(block: Block) -> None:
-    async def story() -> None:
-        names: dict[str, Any] = {}
-        exec(compile(block.code, block.place, "exec"), names)
-        credentials = [emm.Credentials(KEY_ID, hmac_key=secret(number)) for number in range(2)]
-        async with emm.Node(node_id(1), credentials[1], trust_of(2)) as other:
+async def test_example(block: Block) -> None:
+    names: dict[str, Any] = {}
+    exec(compile(block.code, block.place, "exec"), names)
+    credentials = [emm.Credentials(KEY_ID, hmac_key=secret(number)) for number in range(2)]
+    async with emm.Node(node_id(1), credentials[1], trust_of(2)) as other:
 
-            async def answer() -> None:
-                async for event in other.events():
-                    await other.publish("answer", event.name)
+        async def answer() -> None:
+            async for event in other.events():
+                await other.publish("answer", event.name)
 
-            answering = asyncio.create_task(answer())
-            async with asyncio.timeout(20):
-                await names["main"](node_id(0), credentials[0], trust_of(2), other.address)
-            answering.cancel()
-            await asyncio.gather(answering, return_exceptions=True)
-
-    asyncio.run(story())
+        answering = asyncio.create_task(answer())
+        async with asyncio.timeout(20):
+            await names["main"](node_id(0), credentials[0], trust_of(2), other.address)
+        answering.cancel()
+        await asyncio.gather(answering, return_exceptions=True)

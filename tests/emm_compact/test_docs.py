@@ -19,27 +19,22 @@ EXAMPLES = blocks_for("docs/emm-compact.md", __file__)
 
 
 @pytest.mark.parametrize("block", EXAMPLES, ids=[block.place for block in EXAMPLES])
-def test_example(block: Block) -> None:
+async def test_example(block: Block) -> None:
     async def chatter(other: Node) -> None:
         """Publishes as soon as somebody listens, and again."""
         while True:
             await other.publish("hello")
             await asyncio.sleep(0.01)
 
-    async def run() -> None:
-        async with node(1) as other:
-            talking = asyncio.create_task(chatter(other))
-            names: dict[str, object] = {}
-            exec(compile(block.code, block.place, "exec"), names)
-            main = names["main"]
-            assert callable(main)
-            await asyncio.wait_for(
-                main(node_id(0), GROUP_KEY, signer(0).seed, ring_of(range(2)), other.address), WAIT_S
-            )
-            talking.cancel()
-            await asyncio.wait([talking])
-
-    asyncio.run(run())
+    async with node(1) as other:
+        talking = asyncio.create_task(chatter(other))
+        names: dict[str, object] = {}
+        exec(compile(block.code, block.place, "exec"), names)
+        main = names["main"]
+        assert callable(main)
+        await asyncio.wait_for(main(node_id(0), GROUP_KEY, signer(0).seed, ring_of(range(2)), other.address), WAIT_S)
+        talking.cancel()
+        await asyncio.wait([talking])
 
 
 def test_every_setting_is_explained_with_its_default() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from tests.emm_compact.nodes import mesh, take, until
 from tests.emm_compact.world import GROUP_KEY, World, node_id, ring_of, ring_pairs, signer
-from tests.transport.udp.loops import on_loop
 from weft.emm_compact import ChangeKind, KeyRing, Signer
 from weft.wire.emm_compact import Heartbeat, decode_untrusted, fingerprint
 from weft.wire.reject import Reject
@@ -78,7 +77,6 @@ def test_a_key_that_nobody_was_told_of_is_refused() -> None:
 
 
 @pytest.mark.req("EMC-05")
-@on_loop
 async def test_a_real_node_changes_its_keys() -> None:
     obeyed: list[bytes] = []
     async with mesh([(0, 1)]) as (first, second):

@@ -8,11 +8,10 @@ from contextlib import AsyncExitStack
 
 import msgspec
 import pytest
-import uvloop
 
 from tests.emm_compact.nodes import WAIT_S, epoch_now, mesh, node, take, until
 from tests.emm_compact.world import node_id, ring_of, ring_pairs, signer, star_pairs
-from tests.transport.udp.loops import on_loop
+from tests.transport.http2.stories import on_loop
 from tests.transport.udp.plain import plain_socket, see
 from weft.emm_compact import ChangeKind, Format, KeyRing, NeighbourChange, NoAnswer, Node, Priority, Settings
 from weft.errors import UsageError
@@ -31,7 +30,6 @@ from weft.wire.reject import Reject
 
 @pytest.mark.req("EMC-11", "EMC-12", "EMC-13")
 @pytest.mark.parametrize("pairs", [ring_pairs(5), star_pairs(5)], ids=["ring", "star"])
-@on_loop
 async def test_five_nodes_get_every_event_exactly_once(pairs: list[tuple[int, int]]) -> None:
     async with mesh(pairs) as nodes:
         for round_ in range(20):
@@ -49,26 +47,22 @@ async def test_five_nodes_get_every_event_exactly_once(pairs: list[tuple[int, in
         assert [each.figures.delivered for each in nodes] == [80] * 5
 
 
-def test_nodes_run_on_uvloop_too() -> None:
+@on_loop("uvloop", WAIT_S)
+async def test_nodes_run_on_uvloop_too() -> None:
     """Weft's own nodes do; its timers and readers are others than those of asyncio."""
-
-    async def story() -> None:
-        settings = Settings(heartbeat_interval_s=1, rate_per_s_max=500, outbox_max=4)
-        async with node(0, settings=settings) as first, node(1) as second:
-            await first.join(second.address, timeout_s=WAIT_S)
-            for number in range(100):
-                await first.publish(str(number))
-            assert [event.text for event in await take(second, 100)] == [str(number) for number in range(100)]
-            await until(lambda: second.relationships[0].about.heartbeat)
-
-    uvloop.run(story())
+    settings = Settings(heartbeat_interval_s=1, rate_per_s_max=500, outbox_max=4)
+    async with node(0, settings=settings) as first, node(1) as second:
+        await first.join(second.address, timeout_s=WAIT_S)
+        for number in range(100):
+            await first.publish(str(number))
+        assert [event.text for event in await take(second, 100)] == [str(number) for number in range(100)]
+        await until(lambda: second.relationships[0].about.heartbeat)
 
 
 # --- neighbours --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.req("EMC-11", "EMC-15")
-@on_loop
 async def test_neighbours_come_and_go_and_come_back() -> None:
     changes: list[tuple[ChangeKind, int]] = []
 
@@ -96,7 +90,6 @@ async def test_neighbours_come_and_go_and_come_back() -> None:
             assert neighbour.uuid == node_id(1), "who is asked for is not barred any more"
 
 
-@on_loop
 async def test_nobody_answers() -> None:
     async with node(0) as who:
         with plain_socket("127.0.0.1") as silent, pytest.raises(NoAnswer, match=r"no answer from 127.0.0.1:\d+"):
@@ -104,7 +97,6 @@ async def test_nobody_answers() -> None:
         assert await who.publish("into the void") == 0
 
 
-@on_loop
 async def test_keys_can_be_replaced_while_running() -> None:
     async with (
         Node(node_id(0), signer(0), KeyRing()) as first,
@@ -125,7 +117,6 @@ class Level(msgspec.Struct):
 
 
 @pytest.mark.req("EMC-07")
-@on_loop
 async def test_only_registered_commands_with_sound_parameters_are_obeyed() -> None:
     async with mesh([(0, 1), (1, 2)]) as (first, _, last):
         levels: list[str] = []
@@ -145,7 +136,6 @@ async def test_only_registered_commands_with_sound_parameters_are_obeyed() -> No
 
 
 @pytest.mark.req("EMC-07")
-@on_loop
 async def test_a_command_of_an_unknown_node_is_neither_obeyed_nor_sent_on() -> None:
     obeyed: list[bytes] = []
     with plain_socket("127.0.0.1") as plain:
@@ -163,7 +153,6 @@ async def test_a_command_of_an_unknown_node_is_neither_obeyed_nor_sent_on() -> N
             assert obeyed == []
 
 
-@on_loop
 async def test_a_handler_that_fails_does_not_stop_the_node() -> None:
     problems: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context["message"]))
@@ -179,7 +168,6 @@ async def test_a_handler_that_fails_does_not_stop_the_node() -> None:
         assert problems == ["an EMM-C command's handler failed"]
 
 
-@on_loop
 async def test_an_observer_that_fails_does_not_stop_the_node() -> None:
     problems: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context["message"]))
@@ -197,7 +185,6 @@ async def test_an_observer_that_fails_does_not_stop_the_node() -> None:
 # --- the application's side --------------------------------------------------------------------------------------
 
 
-@on_loop
 async def test_what_an_event_says() -> None:
     async with mesh([(0, 1)]) as (first, second):
         await first.publish("text", priority=Priority.ERROR)
@@ -212,7 +199,6 @@ async def test_what_an_event_says() -> None:
         assert {each.source for each in events} == {first.address}
 
 
-@on_loop
 async def test_messages_that_do_not_fit_are_the_callers_mistake() -> None:
     async with node(0) as who:
         assert await who.publish(bytes(219)) == 0
@@ -226,7 +212,6 @@ async def test_messages_that_do_not_fit_are_the_callers_mistake() -> None:
         assert who.figures.published == 1
 
 
-@on_loop
 async def test_a_publisher_is_held_up_by_the_pace() -> None:
     """More than the outbox holds, at a rate that the clock of the test need not measure: nothing is lost."""
     settings = Settings(rate_per_s_max=2000, outbox_max=8)
@@ -240,7 +225,6 @@ async def test_a_publisher_is_held_up_by_the_pace() -> None:
         assert first.figures.unsent == 0
 
 
-@on_loop
 async def test_a_loop_that_publishes_leaves_time_for_others() -> None:
     async with node(0) as who:
         had_its_turn = asyncio.Event()
@@ -250,7 +234,6 @@ async def test_a_loop_that_publishes_leaves_time_for_others() -> None:
         assert had_its_turn.is_set()
 
 
-@on_loop
 async def test_closing_ends_what_waits() -> None:
     async with AsyncExitStack() as stack:
         who = await stack.enter_async_context(node(0))
@@ -266,7 +249,6 @@ async def test_closing_ends_what_waits() -> None:
         await who.publish("x")
 
 
-@on_loop
 async def test_a_node_opens_once_and_again_after_closing() -> None:
     who = node(0)
     async with who:
@@ -276,7 +258,6 @@ async def test_a_node_opens_once_and_again_after_closing() -> None:
         assert who.relationships == ()
 
 
-@on_loop
 async def test_an_address_that_does_not_exist_closes_the_node_again() -> None:
     who = Node(node_id(0), signer(0), KeyRing(), join=[("::1", 7500)])
     with pytest.raises(UsageError, match="no IPv4 address for '::1'"):

@@ -9,7 +9,6 @@ import pytest
 
 from tests.emm_compact.nodes import WAIT_S, epoch_now, mesh, node, take, until
 from tests.emm_compact.world import node_id, notification, signer
-from tests.transport.udp.loops import on_loop
 from tests.transport.udp.plain import LOOPBACK, Seen, plain_socket, see
 from weft.emm_compact import Node, Priority, Settings
 from weft.wire.emm_compact import (
@@ -51,7 +50,6 @@ async def congested_heartbeat(plain: socket.socket) -> Seen:
 
 
 @pytest.mark.req("EMC-12")
-@on_loop
 async def test_ttl_1_stops_after_one_hop() -> None:
     """0 - 1 - 2, with a plain socket as another neighbour of 1 that sees what 1 sends on."""
     with plain_socket("127.0.0.1") as plain:
@@ -77,7 +75,6 @@ async def test_ttl_1_stops_after_one_hop() -> None:
 
 @pytest.mark.req("EMC-14")
 @pytest.mark.parametrize("host", LOOPBACK.values(), ids=LOOPBACK)
-@on_loop
 async def test_dscp_and_ecn_are_on_the_wire(host: str) -> None:
     """The table of section 4.1, read from the IP header; the numbers stand here again, shifted by hand."""
     ect_0 = 0b10
@@ -97,7 +94,6 @@ async def test_dscp_and_ecn_are_on_the_wire(host: str) -> None:
 
 
 @pytest.mark.req("EMC-14")
-@on_loop
 async def test_congestion_on_the_wire_is_answered() -> None:
     """A packet that arrives with CE: the next heartbeat says so, on its own low-priority DSCP."""
     with plain_socket("127.0.0.1") as plain:
@@ -114,7 +110,6 @@ async def test_congestion_on_the_wire_is_answered() -> None:
 
 
 @pytest.mark.req("EMC-14")
-@on_loop
 async def test_a_node_that_is_overrun_marks_what_it_sends() -> None:
     with plain_socket("127.0.0.1") as plain, plain_socket("127.0.0.1") as flood:
         async with node(0, settings=Settings(heartbeat_interval_s=1)) as who:
@@ -126,7 +121,6 @@ async def test_a_node_that_is_overrun_marks_what_it_sends() -> None:
 
 
 @pytest.mark.req("EMC-12")
-@on_loop
 async def test_a_mesh_on_ipv6() -> None:
     async with mesh([(0, 1), (1, 2)], host="::1") as (first, _, last):
         await first.publish("over six", ttl=9)
@@ -135,7 +129,6 @@ async def test_a_mesh_on_ipv6() -> None:
 
 
 @pytest.mark.req("EMC-13")
-@on_loop
 async def test_a_recording_is_refused() -> None:
     """What a plain neighbour recorded is sent again, to another node and to the one that made it."""
     with plain_socket("127.0.0.1") as plain:

@@ -24,7 +24,6 @@ import pytest
 
 from tests.emm_compact.nodes import WAIT_S, node
 from tests.emm_compact.troubled import EVENTS, NODES, PAIRS, Outcome, publish_all, quiet
-from tests.transport.udp.loops import on_loop
 from weft.emm_compact import Node
 from weft.transport.udp import UdpSocket
 from weft.wire.emm_compact import EventType, Notification, decode_untrusted
@@ -95,7 +94,6 @@ class TroubledWay:
 
 
 @pytest.mark.req("EMC-12", "EMC-13")
-@on_loop
 async def test_five_nodes_over_ways_that_lose_double_and_reorder() -> None:
     seen = Seen()
     async with AsyncExitStack() as stack:

@@ -12,21 +12,18 @@ from weft.model import Pattern
 from weft.port.node import MeshNode
 
 
-def test_a_defect_in_what_takes_its_batches_does_not_go_unnoticed() -> None:
-    async def story() -> None:
-        told: list[object] = []
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
+async def test_a_defect_in_what_takes_its_batches_does_not_go_unnoticed() -> None:
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
 
-        async def take(batch: Delivered) -> None:
-            raise ValueError("a defect")
+    async def take(batch: Delivered) -> None:
+        raise ValueError("a defect")
 
-        mesh = FakeMesh()
-        following = Following(cast(MeshNode, mesh), Pattern(">"), take, lambda error: None, credit_bytes=1000)
-        following.start()
-        mesh.subscriber.deliver([delivered("a", 0, [b"x"])])
-        for _ in range(4):
-            await asyncio.sleep(0)
-        assert [str(each) for each in told] == ["a defect"]
-        await following.close()
-
-    asyncio.run(story())
+    mesh = FakeMesh()
+    following = Following(cast(MeshNode, mesh), Pattern(">"), take, lambda error: None, credit_bytes=1000)
+    following.start()
+    mesh.subscriber.deliver([delivered("a", 0, [b"x"])])
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert [str(each) for each in told] == ["a defect"]
+    await following.close()

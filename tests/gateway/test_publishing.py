@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import cast
 
@@ -37,25 +38,23 @@ class Asker:
         self.error = error
 
 
-def with_publishing(story: Callable[[FakeMesh, Publishing], Awaitable[None]]) -> None:
-    async def run() -> None:
-        mesh = FakeMesh()
-        publishing = Publishing(cast(MeshNode, mesh), lambda: 1000, "a gateway")
-        publishing.start()
-        await story(mesh, publishing)
-        publishing.close()
-        assert mesh.publishers == []
-        assert mesh.held.bytes == 0
-
-    asyncio.run(run())
+@asynccontextmanager
+async def publishing_at() -> AsyncIterator[tuple[FakeMesh, Publishing]]:
+    mesh = FakeMesh()
+    publishing = Publishing(cast(MeshNode, mesh), lambda: 1000, "a gateway")
+    publishing.start()
+    yield mesh, publishing
+    publishing.close()
+    assert mesh.publishers == []
+    assert mesh.held.bytes == 0
 
 
 async def turn() -> None:
     await asyncio.sleep(0)
 
 
-def test_one_turn_is_one_batch_per_topic_and_everybody_gets_their_own_place() -> None:
-    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+async def test_one_turn_is_one_batch_per_topic_and_everybody_gets_their_own_place() -> None:
+    async with publishing_at() as (mesh, publishing):
         askers = [Asker() for _ in range(7)]
         for number, asker in enumerate(askers):
             key, headers = (b"k", {"h": "v"}) if number == 2 else (None, None)
@@ -75,17 +74,15 @@ def test_one_turn_is_one_batch_per_topic_and_everybody_gets_their_own_place() ->
         publishing.receipts(mesh.receipts())
         assert askers[0].offset == 4
 
-    with_publishing(story)
-
 
 @pytest.mark.req("EXM-06")
-def test_what_does_not_go_into_a_batch_waits_for_the_next_turn_and_so_does_all_behind_it(
+async def test_what_does_not_go_into_a_batch_waits_for_the_next_turn_and_so_does_all_behind_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two batches of one stream in one write would let others overtake the second."""
     monkeypatch.setattr("weft.gateway.publishing.GATEWAY_GATHER_EVENTS", 10)
 
-    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+    async with publishing_at() as (mesh, publishing):
         for number in range(25):
             publishing.add(A, b"%d" % number, None, None, Asker())
         publishing.add(B, b"last", None, None, Asker())
@@ -96,8 +93,6 @@ def test_what_does_not_go_into_a_batch_waits_for_the_next_turn_and_so_does_all_b
             publishing.receipts(mesh.receipts())
         assert sent == [[(A, 10)], [(A, 10)], [(A, 5), (B, 1)]]
 
-    with_publishing(story)
-
 
 @pytest.mark.req("EXM-06")
 @given(
@@ -107,11 +102,11 @@ def test_what_does_not_go_into_a_batch_waits_for_the_next_turn_and_so_does_all_b
     )
 )
 @settings(deadline=None, max_examples=50)
-def test_whatever_is_added_takes_effect_in_order(events: list[tuple[str, int, int, int, bool]]) -> None:
+async def test_whatever_is_added_takes_effect_in_order(events: list[tuple[str, int, int, int, bool]]) -> None:
     """An event is never written before one that was added before it. What one turn hands over is one write, as long as
     it has at most one batch of a stream."""
 
-    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+    async with publishing_at() as (mesh, publishing):
         for number, (topic, partition, copies, size, possible) in enumerate(events):
             key = b"" if possible else b"k" * 100_000
             payload = b"%d" % number + b" " * size
@@ -135,21 +130,17 @@ def test_whatever_is_added_takes_effect_in_order(events: list[tuple[str, int, in
             last = max(numbers, default=last)
         assert last == max((number for number, event in enumerate(events) if event[4]), default=-1)
 
-    with_publishing(story)
 
-
-def test_a_timestamp_of_ones_own_is_kept() -> None:
-    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+async def test_a_timestamp_of_ones_own_is_kept() -> None:
+    async with publishing_at() as (mesh, publishing):
         publishing.add(A, b"then", None, None, Asker(), timestamp_us=7)
         publishing.add(A, b"now", None, None, Asker())
         await turn()
         assert [event.timestamp_us for _, _, batch in mesh.published for event in batch] == [7, 1000]
 
-    with_publishing(story)
 
-
-def test_an_impossible_event_is_refused_alone() -> None:
-    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+async def test_an_impossible_event_is_refused_alone() -> None:
+    async with publishing_at() as (mesh, publishing):
         askers = [Asker() for _ in range(3)]
         for number, asker in enumerate(askers):
             publishing.add(A, b"x", b"k" * (100_000 if number == 1 else 1), None, asker)
@@ -158,11 +149,9 @@ def test_an_impossible_event_is_refused_alone() -> None:
         assert [asker.offset for asker in askers] == [0, None, 1]
         assert isinstance(askers[1].error, UsageError)
 
-    with_publishing(story)
 
-
-def test_what_is_larger_than_a_batch_may_be_is_refused_and_too_many_are_parted() -> None:
-    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+async def test_what_is_larger_than_a_batch_may_be_is_refused_and_too_many_are_parted() -> None:
+    async with publishing_at() as (mesh, publishing):
         askers = [Asker() for _ in range(4)]
         mesh.limits = replace(mesh.limits, batch_bytes_max=64 * KIB)
         for number, asker in enumerate(askers):
@@ -173,11 +162,9 @@ def test_what_is_larger_than_a_batch_may_be_is_refused_and_too_many_are_parted()
         assert [asker.offset for asker in askers] == [0, None, 1, 2]
         assert "the event is too large" in str(askers[1].error)
 
-    with_publishing(story)
 
-
-def test_what_the_node_refuses_is_refused_to_all_of_the_batch() -> None:
-    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+async def test_what_the_node_refuses_is_refused_to_all_of_the_batch() -> None:
+    async with publishing_at() as (mesh, publishing):
         askers = [Asker() for _ in range(3)]
         for asker in askers:
             publishing.add(A, b"x", None, None, asker)
@@ -187,11 +174,9 @@ def test_what_the_node_refuses_is_refused_to_all_of_the_batch() -> None:
         assert [asker.error for asker in askers] == [full] * 3
         assert mesh.refusals == [full]
 
-    with_publishing(story)
 
-
-def test_a_node_that_drains_waits_for_what_is_owed() -> None:
-    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+async def test_a_node_that_drains_waits_for_what_is_owed() -> None:
+    async with publishing_at() as (mesh, publishing):
         asker = Asker()
         publishing.add(A, b"x", None, None, asker)
         publishing.drain()
@@ -200,18 +185,14 @@ def test_a_node_that_drains_waits_for_what_is_owed() -> None:
         publishing.receipts(mesh.receipts())
         assert asker.offset == 0 and mesh.publishers == []
 
-    with_publishing(story)
-    with_publishing(_drained_at_once)
-
-
-async def _drained_at_once(mesh: FakeMesh, publishing: Publishing) -> None:
-    publishing.drain()
-    assert mesh.publishers == []
+    async with publishing_at() as (mesh, publishing):
+        publishing.drain()
+        assert mesh.publishers == [], "nothing is owed"
 
 
 @pytest.mark.req("LAK-02", "EXM-06")
-def test_an_event_that_breaks_its_schema_is_refused_alone_and_the_others_keep_their_order() -> None:
-    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+async def test_an_event_that_breaks_its_schema_is_refused_alone_and_the_others_keep_their_order() -> None:
+    async with publishing_at() as (mesh, publishing):
         mesh.checks = gate_for("a", "id BIGINT")
         askers = [Asker() for _ in range(7)]
         for number, asker in enumerate(askers[:6]):
@@ -229,12 +210,10 @@ def test_an_event_that_breaks_its_schema_is_refused_alone_and_the_others_keep_th
         await turn()
         assert mesh.published == [] and isinstance(askers[6].error, SchemaBroken)
 
-    with_publishing(story)
-
 
 @pytest.mark.req("LAK-02", "EXM-06")
-def test_while_many_events_are_checked_all_that_follows_waits() -> None:
-    async def story(mesh: FakeMesh, publishing: Publishing) -> None:
+async def test_while_many_events_are_checked_all_that_follows_waits() -> None:
+    async with publishing_at() as (mesh, publishing):
         mesh.checks = gate_for("a", "id BIGINT")
         for number in range(3_000):
             publishing.add(A, b'{"id":%d}' % number, None, None, Asker())
@@ -246,5 +225,3 @@ def test_while_many_events_are_checked_all_that_follows_waits() -> None:
             await asyncio.sleep(0.001)
         assert [(topic, len(batch)) for _, topic, batch in mesh.published] == [(A, 3_000), (B, 1)]
         publishing.receipts(mesh.receipts())
-
-    with_publishing(story)

@@ -62,15 +62,14 @@ def test_a_load_ends_by_the_clock(node: RunningNode) -> None:
     assert report.sent > 0 and report.sent_s < 30
 
 
-def test_a_reader_alone_reads_until_it_has_enough(node: RunningNode) -> None:
-    async def both() -> tuple[Report, Report]:
-        def connect() -> AbstractAsyncContextManager[Client]:
-            return weft.connect(node.grpc, insecure=True)
+async def test_a_reader_alone_reads_until_it_has_enough(node: RunningNode) -> None:
+    def connect() -> AbstractAsyncContextManager[Client]:
+        return weft.connect(node.grpc, insecure=True)
 
-        reading = measure(Load("load.apart", 0, 1, events=30, is_fresh=True), connect, RUN)
-        return await asyncio.gather(reading, measure(Load("load.apart", 1, 0, events=30), connect, b"another "))
-
-    reader, publisher = asyncio.run(both())
+    reading = measure(Load("load.apart", 0, 1, events=30, is_fresh=True), connect, RUN)
+    reader, publisher = await asyncio.gather(
+        reading, measure(Load("load.apart", 1, 0, events=30), connect, b"another ")
+    )
     assert (reader.delivered, reader.missing, publisher.sent) == ([30], 0, 30)
     assert not reader.deliveries.count, "another process has another clock"
 

@@ -9,7 +9,6 @@ from typing import Final
 import pytest
 
 from tests.mesh.test_under_weft_up import WAIT_S, client_of_second, pair
-from tests.up import RunningNode
 from weft.client import Client
 
 OLD: Final = [f"old {number}".encode() * 100 for number in range(500)]
@@ -22,8 +21,8 @@ async def stored(client: Client) -> tuple[int, int]:
 
 
 @pytest.mark.req("MSH-03")
-def test_a_node_copies_history_only_when_somebody_asks_for_it(tmp_path: Path) -> None:
-    async def story(a: RunningNode, b: RunningNode) -> None:
+async def test_a_node_copies_history_only_when_somebody_asks_for_it(tmp_path: Path) -> None:
+    with pair(tmp_path) as (a, b):  # as it is by default
         async with asyncio.timeout(WAIT_S), a.client() as at_a, client_of_second(tmp_path, a, b) as at_b:
             for payload in OLD:
                 at_a.publish_nowait("plant.temp", payload)
@@ -42,8 +41,5 @@ def test_a_node_copies_history_only_when_somebody_asks_for_it(tmp_path: Path) ->
                 assert (await stored(at_b))[0] == len(OLD) + 1
                 await at_a.publish("plant.temp", b"newer")
                 assert (await anext(aiter(news))).payload == b"newer"
-
-    with pair(tmp_path) as (a, b):  # as it is by default
-        asyncio.run(story(a, b))
         b.end_quietly()
         a.end_quietly()

@@ -71,12 +71,16 @@ class Consumer:
 
 
 @pytest.mark.req("NFR-02", "MSH-01", "PL-04")
-def test_nothing_is_lost_and_nothing_comes_twice(tmp_path: Path) -> None:
+async def test_nothing_is_lost_and_nothing_comes_twice(tmp_path: Path) -> None:
     """A takes events, B has the subscriber. Each is killed in mid-stream once; at the end both go politely."""
     total = 400
     producer, consumer = Producer(total), Consumer()
 
-    async def story(a: NodeProcess, b: NodeProcess) -> None:
+    with nodes(tmp_path, "a", "b") as (a, b):
+        a.start()
+        b.start(a)
+        a.wait_ready()
+        b.wait_ready()
         consuming = asyncio.create_task(consumer.run(b.address, until=100))
         with pytest.raises(grpc.aio.AioRpcError):
             await producer.run(a.address, until=total, after_50=a.kill)
@@ -86,13 +90,6 @@ def test_nothing_is_lost_and_nothing_comes_twice(tmp_path: Path) -> None:
         b.kill()
         await restart(b, a)
         await asyncio.gather(producing, consumer.run(b.address, until=total))
-
-    with nodes(tmp_path, "a", "b") as (a, b):
-        a.start()
-        b.start(a)
-        a.wait_ready()
-        b.wait_ready()
-        asyncio.run(story(a, b))
         assert consumer.events == [(number, b"%d" % number) for number in range(total)]
         assert {number: each.first_offset for number, each in producer.receipts.items()} == {n: n for n in range(total)}
         assert (a.terminate(), b.terminate()) == (0, 0)

@@ -126,7 +126,7 @@ async def own_a_bucket(at: dict[str, Client]) -> None:
     assert [each.value for each in await owned["c"].history("x")] == [b"2", b"1"]
 
 
-def test_three_nodes_have_the_same_whatever_happens(tmp_path: Path) -> None:
+async def test_three_nodes_have_the_same_whatever_happens(tmp_path: Path) -> None:
     async def story(nodes: dict[str, RunningNode]) -> str:
         async with asyncio.timeout(WAIT_S), AsyncExitStack() as stack:
             at = await clients_of(stack, tmp_path, nodes)
@@ -144,10 +144,10 @@ def test_three_nodes_have_the_same_whatever_happens(tmp_path: Path) -> None:
             assert [each.bucket for each in await client.buckets()] == ["owned", "settings"]
 
     with row(tmp_path) as nodes:
-        revision = asyncio.run(story(nodes))
+        revision = await story(nodes)
         nodes["c"].end(signal.SIGKILL)
         with up(tmp_path / "c", "--peer", nodes["b"].grpc, "--ca", f"https://{nodes['a'].ready['ca']}") as c:
-            asyncio.run(again(c, tls_of(nodes["a"]), revision))
+            await again(c, tls_of(nodes["a"]), revision)
             c.end_quietly()
         nodes["b"].end_quietly()
         nodes["a"].end_quietly()
@@ -161,11 +161,11 @@ maintenance_interval_s = 1
 """
 
 
-def test_what_has_expired_leaves_the_disk(tmp_path: Path) -> None:
+async def test_what_has_expired_leaves_the_disk(tmp_path: Path) -> None:
     file = tmp_path / "weft.toml"
     file.write_text(SOON_GONE)
 
-    async def story(node: RunningNode) -> None:
+    with up(tmp_path / "a", "--config", str(file)) as node:
         async with asyncio.timeout(WAIT_S), node.client() as client:
             bucket = client.kv("cache")
             await bucket.put("short", "secret of short", ttl=0.5)
@@ -174,9 +174,6 @@ def test_what_has_expired_leaves_the_disk(tmp_path: Path) -> None:
             await bucket.delete("deleted")
             await until(lambda: "weft_kv_keys 1.0" in node.metrics())
             assert await bucket.keys() == ["long"]
-
-    with up(tmp_path / "a", "--config", str(file)) as node:
-        asyncio.run(story(node))
         node.end_quietly()
     log = open_log(tmp_path / "a", lambda: Epoch(1))
     try:
@@ -191,8 +188,9 @@ def test_what_has_expired_leaves_the_disk(tmp_path: Path) -> None:
     assert stored == [b"stays"]
 
 
-def test_rights_are_those_to_the_topic_of_the_bucket(tmp_path: Path) -> None:
-    async def story(node: RunningNode, key: str) -> None:
+async def test_rights_are_those_to_the_topic_of_the_bucket(tmp_path: Path) -> None:
+    with up(tmp_path / "a") as node:
+        _, key = key_for(tmp_path / "a", time.time(), subscribe=("kv.settings",))
         async with asyncio.timeout(WAIT_S), node.client() as admin:
             await admin.kv("settings").put("x", "1")
             await admin.kv("secrets").put("x", "2")
@@ -210,10 +208,6 @@ def test_rights_are_those_to_the_topic_of_the_bucket(tmp_path: Path) -> None:
                         await ask
                 with pytest.raises(NotAllowed, match="belong to the mesh"):
                     await admin.publish("weft.kv.settings", b"forged", key=b"x")
-
-    with up(tmp_path / "a") as node:
-        _, key = key_for(tmp_path / "a", time.time(), subscribe=("kv.settings",))
-        asyncio.run(story(node, key))
         node.end_quietly()
 
 

@@ -24,7 +24,6 @@ from weft.errors import UsageError
 from weft.model.later import DONE_SUFFIX
 
 pytestmark = pytest.mark.req("CON-03")
-WAIT_S: Final = 120.0
 
 
 @dataclass
@@ -85,137 +84,125 @@ def check_in_time(event: Received, due: float) -> None:
     assert time.time() >= due
 
 
-def test_an_event_comes_when_it_is_due_at_another_node_and_once(mesh: Mesh) -> None:
-    async def story() -> None:
-        async with await connected(mesh.client(mesh.b, mesh.shop)) as here, mesh.client(mesh.a, mesh.shop) as there:
-            events = there.subscribe("shop.>", start="earliest")
-            async with events:
-                begin = time.time()
-                receipt = await here.publish("shop.reminders", "pay", key="k", headers={"n": "1"}, delay=1.0)
-                await here.publish("shop.reminders", "now")
-                past = await here.publish("shop.reminders", "past", deliver_at=from_now(-timedelta(hours=1)))
-                found = {event.payload: event for event in [await anext(events) for _ in range(3)]}
-                assert set(found) == {b"pay", b"now", b"past"}
-                pay = found[b"pay"]
-                check_in_time(pay, begin + 1.0)
-                assert pay.key == b"k" and pay.headers == {"n": "1", "weft-later": str(receipt.first)}
-                assert found[b"past"].headers == {"weft-later": str(past.first)}
-                await here.publish("shop.reminders", "end")
-                assert (await anext(events)).payload == b"end", "nothing comes twice"
-
-    asyncio.run(asyncio.wait_for(story(), WAIT_S))
+async def test_an_event_comes_when_it_is_due_at_another_node_and_once(mesh: Mesh) -> None:
+    async with await connected(mesh.client(mesh.b, mesh.shop)) as here, mesh.client(mesh.a, mesh.shop) as there:
+        events = there.subscribe("shop.>", start="earliest")
+        async with events:
+            begin = time.time()
+            receipt = await here.publish("shop.reminders", "pay", key="k", headers={"n": "1"}, delay=1.0)
+            await here.publish("shop.reminders", "now")
+            past = await here.publish("shop.reminders", "past", deliver_at=from_now(-timedelta(hours=1)))
+            found = {event.payload: event for event in [await anext(events) for _ in range(3)]}
+            assert set(found) == {b"pay", b"now", b"past"}
+            pay = found[b"pay"]
+            check_in_time(pay, begin + 1.0)
+            assert pay.key == b"k" and pay.headers == {"n": "1", "weft-later": str(receipt.first)}
+            assert found[b"past"].headers == {"weft-later": str(past.first)}
+            await here.publish("shop.reminders", "end")
+            assert (await anext(events)).payload == b"end", "nothing comes twice"
 
 
-def test_what_waits_is_seen_and_cancelled_from_every_node_by_its_owner(mesh: Mesh) -> None:
-    async def story() -> None:
-        async with (
-            await connected(mesh.client(mesh.b, mesh.shop)) as b,
-            mesh.client(mesh.a, mesh.shop, learns=True) as a,
-            mesh.client(mesh.a, mesh.other, learns=True) as other,
-            mesh.a.client() as admin,
-        ):
-            due = from_now(timedelta(days=2))
-            first = await b.publish("shop.orders", "x", deliver_at=due, key="k", headers={"n": "1"})
-            second = await b.publish("shop.orders", "y", deliver_at=due + timedelta(days=20))
-            found = await a.later()
-            assert [(each.id, each.topic, each.event.payload) for each in found] == [
-                (first.first, "shop.orders", b"x"),
-                (second.first, "shop.orders", b"y"),
-            ]
-            assert abs(found[0].due - due) < timedelta(milliseconds=1)
-            assert await other.later() == [] and [each.id for each in await admin.later()] == [
-                first.first,
-                second.first,
-            ]
-            with pytest.raises(BadRequest, match="no such event waits here for you"):
-                await other.cancel_later(first.first)
-            assert (await a.cancel_later(str(first.first))).event.payload == b"x"
-            with pytest.raises(BadRequest, match="it was delivered or cancelled"):
-                await a.cancel_later(first.first)
-            await admin.cancel_later(second.first)
-            assert await b.later() == []
-            with pytest.raises(NotAllowed, match='not allowed to publish to "secret'):
-                await b.publish("secret.x", "y", delay=1)
-            with pytest.raises(BadRequest, match="too far ahead"):
-                await b.publish("shop.orders", "y", deliver_at=from_now(timedelta(days=400)))
-            with pytest.raises(UsageError, match="either deliver_at or delay"):
-                await b.publish("shop.orders", "y", deliver_at=due, delay=1)
-            with pytest.raises(NotAllowed, match="belong to the mesh"):
-                await admin.publish(first.stream.topic, "forged")
-            hidden = await b.publish("shop.orders", "hidden", deliver_at=due)
-            await admin.kv("settings").put("x", "1")
-            async with await connected(mesh.client(mesh.b, mesh.looker)) as looker:
-                async with looker.subscribe("weft.>", start="earliest") as own:
-                    async for event in own:
-                        assert not event.topic.startswith("weft.later"), "nobody reads what waits"
-                        if event.topic == "weft.kv.settings":
-                            break
-                with pytest.raises(NotAllowed, match="not allowed to subscribe"):
-                    await anext(await looker.fetch(hidden.stream, hidden.epoch, 0))
-
-    asyncio.run(asyncio.wait_for(story(), WAIT_S))
+async def test_what_waits_is_seen_and_cancelled_from_every_node_by_its_owner(mesh: Mesh) -> None:
+    async with (
+        await connected(mesh.client(mesh.b, mesh.shop)) as b,
+        mesh.client(mesh.a, mesh.shop, learns=True) as a,
+        mesh.client(mesh.a, mesh.other, learns=True) as other,
+        mesh.a.client() as admin,
+    ):
+        due = from_now(timedelta(days=2))
+        first = await b.publish("shop.orders", "x", deliver_at=due, key="k", headers={"n": "1"})
+        second = await b.publish("shop.orders", "y", deliver_at=due + timedelta(days=20))
+        found = await a.later()
+        assert [(each.id, each.topic, each.event.payload) for each in found] == [
+            (first.first, "shop.orders", b"x"),
+            (second.first, "shop.orders", b"y"),
+        ]
+        assert abs(found[0].due - due) < timedelta(milliseconds=1)
+        assert await other.later() == [] and [each.id for each in await admin.later()] == [
+            first.first,
+            second.first,
+        ]
+        with pytest.raises(BadRequest, match="no such event waits here for you"):
+            await other.cancel_later(first.first)
+        assert (await a.cancel_later(str(first.first))).event.payload == b"x"
+        with pytest.raises(BadRequest, match="it was delivered or cancelled"):
+            await a.cancel_later(first.first)
+        await admin.cancel_later(second.first)
+        assert await b.later() == []
+        with pytest.raises(NotAllowed, match='not allowed to publish to "secret'):
+            await b.publish("secret.x", "y", delay=1)
+        with pytest.raises(BadRequest, match="too far ahead"):
+            await b.publish("shop.orders", "y", deliver_at=from_now(timedelta(days=400)))
+        with pytest.raises(UsageError, match="either deliver_at or delay"):
+            await b.publish("shop.orders", "y", deliver_at=due, delay=1)
+        with pytest.raises(NotAllowed, match="belong to the mesh"):
+            await admin.publish(first.stream.topic, "forged")
+        hidden = await b.publish("shop.orders", "hidden", deliver_at=due)
+        await admin.kv("settings").put("x", "1")
+        async with await connected(mesh.client(mesh.b, mesh.looker)) as looker:
+            async with looker.subscribe("weft.>", start="earliest") as own:
+                async for event in own:
+                    assert not event.topic.startswith("weft.later"), "nobody reads what waits"
+                    if event.topic == "weft.kv.settings":
+                        break
+            with pytest.raises(NotAllowed, match="not allowed to subscribe"):
+                await anext(await looker.fetch(hidden.stream, hidden.epoch, 0))
 
 
-def test_a_node_that_is_killed_delivers_what_waited_once_when_it_is_back(mesh: Mesh) -> None:
+async def test_a_node_that_is_killed_delivers_what_waited_once_when_it_is_back(mesh: Mesh) -> None:
     async def publish() -> list[str]:
         async with await connected(mesh.client(mesh.b, mesh.shop)) as b:
             receipts = [await b.publish("shop.late", f"{n}", delay=n * 0.5) for n in range(6)]
             return [str(each.first) for each in receipts]
 
-    async def read(ids: list[str]) -> None:
-        async with mesh.client(mesh.a, mesh.shop) as client, client.subscribe("shop.late", start="earliest") as events:
-            found = [await anext(events) for _ in ids]
-            assert sorted((each.headers or {})["weft-later"] for each in found) == sorted(ids)
-            await client.publish("shop.late", "end")
-            assert (await anext(events)).payload == b"end"
-
-    ids = asyncio.run(asyncio.wait_for(publish(), WAIT_S))
+    ids = await publish()
     mesh.kill_b()
     mesh.restart_b()
-    asyncio.run(asyncio.wait_for(read(ids), WAIT_S))
+    async with mesh.client(mesh.a, mesh.shop) as client, client.subscribe("shop.late", start="earliest") as events:
+        found = [await anext(events) for _ in ids]
+        assert sorted((each.headers or {})["weft-later"] for each in found) == sorted(ids)
+        await client.publish("shop.late", "end")
+        assert (await anext(events)).payload == b"end"
     assert "weft_later_pending" in mesh.b.metrics()
 
 
-def test_one_node_fires_a_schedule_and_it_stops_with_its_key(mesh: Mesh) -> None:
-    async def story() -> None:
-        async with (
-            await connected(mesh.client(mesh.b, mesh.shop)) as b,
-            mesh.client(mesh.a, mesh.other) as other,
-            mesh.a.client() as admin,
-        ):
-            async with b.subscribe("shop.tick") as ticks:
-                first = await b.add_schedule("tick", "* * * * *", "shop.tick", "t", headers={"h": "1"})
-                assert first is not None
-                with pytest.raises(BadRequest, match="there is a schedule of that name already"):
-                    await b.add_schedule("tick", "* * * * *", "shop.tick", "t")
-                with pytest.raises(NotAllowed, match='not allowed to publish to "secret'):
-                    await b.add_schedule("x", "* * * * *", "secret.x", "t")
-                with pytest.raises(BadRequest, match="not a cron expression"):
-                    await b.add_schedule("x", "often", "shop.tick", "t")
-                assert await other.schedules() == []
-                with pytest.raises(BadRequest, match="no schedule of that name for you"):
-                    await other.remove_schedule("tick")
-                await b.add_schedule("nightly", "0 3 * * *", "shop.night", "n", zone="Europe/Berlin", catch_up="none")
-                await b.pause_schedule("nightly")
-                assert (await b.schedule("nightly")).next is None
-                resumed = await b.resume_schedule("nightly")
-                assert resumed is not None and resumed.minute == 0
-                await b.remove_schedule("nightly")
-                assert [each.name for each in await b.schedules()] == ["tick"]
-                event = await anext(ticks)
-                times = {(event.headers or {})["weft-schedule-time"]}
-                assert event.payload == b"t" and (event.headers or {})["weft-schedule"] == "tick"
-                assert times == {first.strftime("%Y-%m-%dT%H:%M:%SZ")}
-                assert event.timestamp_us / 1e6 >= first.timestamp(), "never early"
-                await b.publish("shop.tick", "end")
-                assert (await anext(ticks)).payload == b"end", "the other node does not fire it"
-            while [each.last for each in await admin.schedules()] != [first]:
-                await asyncio.sleep(0.1)  # until the first node has heard of it
-            await admin.revoke_key(mesh.shop_id)
-            while not (await admin.schedule("tick")).stopped:
-                await asyncio.sleep(0.1)
-
-    asyncio.run(asyncio.wait_for(story(), WAIT_S))
+async def test_one_node_fires_a_schedule_and_it_stops_with_its_key(mesh: Mesh) -> None:
+    async with (
+        await connected(mesh.client(mesh.b, mesh.shop)) as b,
+        mesh.client(mesh.a, mesh.other) as other,
+        mesh.a.client() as admin,
+    ):
+        async with b.subscribe("shop.tick") as ticks:
+            first = await b.add_schedule("tick", "* * * * *", "shop.tick", "t", headers={"h": "1"})
+            assert first is not None
+            with pytest.raises(BadRequest, match="there is a schedule of that name already"):
+                await b.add_schedule("tick", "* * * * *", "shop.tick", "t")
+            with pytest.raises(NotAllowed, match='not allowed to publish to "secret'):
+                await b.add_schedule("x", "* * * * *", "secret.x", "t")
+            with pytest.raises(BadRequest, match="not a cron expression"):
+                await b.add_schedule("x", "often", "shop.tick", "t")
+            assert await other.schedules() == []
+            with pytest.raises(BadRequest, match="no schedule of that name for you"):
+                await other.remove_schedule("tick")
+            await b.add_schedule("nightly", "0 3 * * *", "shop.night", "n", zone="Europe/Berlin", catch_up="none")
+            await b.pause_schedule("nightly")
+            assert (await b.schedule("nightly")).next is None
+            resumed = await b.resume_schedule("nightly")
+            assert resumed is not None and resumed.minute == 0
+            await b.remove_schedule("nightly")
+            assert [each.name for each in await b.schedules()] == ["tick"]
+            event = await anext(ticks)
+            times = {(event.headers or {})["weft-schedule-time"]}
+            assert event.payload == b"t" and (event.headers or {})["weft-schedule"] == "tick"
+            assert times == {first.strftime("%Y-%m-%dT%H:%M:%SZ")}
+            assert event.timestamp_us / 1e6 >= first.timestamp(), "never early"
+            await b.publish("shop.tick", "end")
+            assert (await anext(ticks)).payload == b"end", "the other node does not fire it"
+        while [each.last for each in await admin.schedules()] != [first]:
+            await asyncio.sleep(0.1)  # until the first node has heard of it
+        await admin.revoke_key(mesh.shop_id)
+        while not (await admin.schedule("tick")).stopped:
+            await asyncio.sleep(0.1)
     mesh.a.end_quietly()
     mesh.b.end_quietly()
 
@@ -230,11 +217,16 @@ maintenance_interval_s = 1
 """
 
 
-def test_limits_are_told_and_what_is_delivered_leaves_the_disk(tmp_path: Path) -> None:
+async def test_limits_are_told_and_what_is_delivered_leaves_the_disk(tmp_path: Path) -> None:
     file = tmp_path / "weft.toml"
     file.write_text(LITTLE)
 
-    async def story(node: RunningNode) -> None:
+    def tidied(node: RunningNode) -> int:
+        """How many waiting events were cut off. They are in two slots if a slot ends within the hour."""
+        cuts = [each for each in node.logged() if each["event"] == "later_tidied" and DONE_SUFFIX not in each["stream"]]
+        return sum({each["stream"]: each["end"] for each in cuts}.values())
+
+    with up(tmp_path / "a", "--config", str(file)) as node:
         async with node.client() as client:
             waiting = [await client.publish("shop.x", f"secret {n}", delay=3000) for n in range(3)]
             with pytest.raises(NotAllowed, match=r"later[.]pending_of_key_max .*limit 3.*waiting 3"):
@@ -251,12 +243,4 @@ def test_limits_are_told_and_what_is_delivered_leaves_the_disk(tmp_path: Path) -
             await client.remove_schedule("one")
             await until(lambda: "weft_later_pending 0.0" in node.metrics())
             await until(lambda: tidied(node) == 4)
-
-    def tidied(node: RunningNode) -> int:
-        """How many waiting events were cut off. They are in two slots if a slot ends within the hour."""
-        cuts = [each for each in node.logged() if each["event"] == "later_tidied" and DONE_SUFFIX not in each["stream"]]
-        return sum({each["stream"]: each["end"] for each in cuts}.values())
-
-    with up(tmp_path / "a", "--config", str(file)) as node:
-        asyncio.run(asyncio.wait_for(story(node), WAIT_S))
         node.end_quietly()

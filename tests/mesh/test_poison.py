@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
@@ -98,9 +97,9 @@ def dead(node: RunningNode, *arguments: str) -> Any:
 
 
 @pytest.mark.req("CON-02")
-def test_poison_that_kills_its_readers_ends_as_one_dead_letter_and_all_others_are_handled(tmp_path: Path) -> None:
+async def test_poison_that_kills_its_readers_ends_as_one_dead_letter_and_all_others_are_handled(tmp_path: Path) -> None:
     with pair(tmp_path) as (a, b):
-        asyncio.run(publish_all(a))
+        await publish_all(a)
         readers = readers_of(tmp_path, a, b)
         deadline_s = time.monotonic() + WAIT_S
         with readers.all():

@@ -82,31 +82,28 @@ async def with_one_killed(directory: Path, asker: Client, processes: dict[str, s
     return await asyncio.gather(*lost, return_exceptions=True)
 
 
-def test_two_nodes_share_requests_and_one_that_is_killed_is_told(tmp_path: Path) -> None:
-    async def story(a: RunningNode, processes: dict[str, subprocess.Popen[bytes]]) -> None:
-        async with asyncio.timeout(WAIT_S), a.client() as asker:
-            shares = await with_both(asker)
-            assert min(shares["at-a"], shares["at-b"]) >= 10, shares
-            outcomes = await with_one_killed(tmp_path, asker, processes)
-            assert outcomes and all(isinstance(each, ServerLost) for each in outcomes), outcomes
-            assert all(times == 1 for times in handed(tmp_path).values()), "nothing was handed out twice"
-            # The one that is left does the rest, at once and whatever gossip says.
-            left = await asyncio.gather(
-                *(asker.request("work", f"l{n}", durable=False, timeout_s=60) for n in range(20))
-            )
-            assert {each.payload.decode().split()[0] for each in left} == {"at-a"}
-            processes["at-a"].kill()
-            while True:  # until its node has noticed
-                try:
-                    await asker.request("work", "last", durable=False, timeout_s=60)
-                except NoServer:
-                    break
-                except ServerLost:
-                    continue
-
+async def test_two_nodes_share_requests_and_one_that_is_killed_is_told(tmp_path: Path) -> None:
     with pair(tmp_path) as (a, b):
         with servers(tmp_path, a, b) as processes:
-            asyncio.run(story(a, processes))
+            async with asyncio.timeout(WAIT_S), a.client() as asker:
+                shares = await with_both(asker)
+                assert min(shares["at-a"], shares["at-b"]) >= 10, shares
+                outcomes = await with_one_killed(tmp_path, asker, processes)
+                assert outcomes and all(isinstance(each, ServerLost) for each in outcomes), outcomes
+                assert all(times == 1 for times in handed(tmp_path).values()), "nothing was handed out twice"
+                # The one that is left does the rest, at once and whatever gossip says.
+                left = await asyncio.gather(
+                    *(asker.request("work", f"l{n}", durable=False, timeout_s=60) for n in range(20))
+                )
+                assert {each.payload.decode().split()[0] for each in left} == {"at-a"}
+                processes["at-a"].kill()
+                while True:  # until its node has noticed
+                    try:
+                        await asker.request("work", "last", durable=False, timeout_s=60)
+                    except NoServer:
+                        break
+                    except ServerLost:
+                        continue
         assert weft(a, "request", "work", "x").returncode == 1
         asked = weft(a, "request", "nobody.there", "x", "--timeout", "3600")
         assert "nobody serves this topic" in asked.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 import time
@@ -65,13 +64,13 @@ def told_to_stop(node: RunningNode) -> None:
 
 
 @pytest.mark.req("SEC-07")
-def test_the_later_one_stops_and_the_other_says_why_it_is_not_ready(tmp_path: Path) -> None:
+async def test_the_later_one_stops_and_the_other_says_why_it_is_not_ready(tmp_path: Path) -> None:
     with pair(tmp_path) as (a, b):
-        asyncio.run(until(lambda: bool(lines(a, "peer_connected"))))
+        await until(lambda: bool(lines(a, "peer_connected")))
         with up(copied(tmp_path / "b"), "--peer", a.grpc, "--ca", f"https://{a.ready['ca']}") as copy:
             told_to_stop(copy)
             assert lines(copy, "twin_found")[0]["told_by"] == "a"
-        asyncio.run(until(lambda: bool(lines(b, "twin_found"))))
+        await until(lambda: bool(lines(b, "twin_found")))
         assert lines(b, "twin_found")[0]["stops"] == "the other one"
         assert any("another node runs with the id b" in reason for reason in ready_reasons(b))
         assert [line["peer"] for line in lines(a, "two_nodes_with_one_id")] == ["b"]
@@ -90,10 +89,10 @@ def test_a_copy_that_dials_the_node_it_was_copied_from_stops(tmp_path: Path) -> 
 
 
 @pytest.mark.req("SEC-06", "SEC-07")
-def test_a_bad_node_cannot_stop_another_by_telling_of_a_twin(tmp_path: Path) -> None:
+async def test_a_bad_node_cannot_stop_another_by_telling_of_a_twin(tmp_path: Path) -> None:
     """It says that an earlier life of b has heard of this one; but it cannot sign that."""
 
-    async def story(b: RunningNode) -> None:
+    with pair(tmp_path) as (a, b):
         async with evil_at(b, tmp_path / "a", tmp_path / "evil") as evil:
             mine = CertificateStore(tmp_path / "evil").load()
             assert mine is not None
@@ -111,9 +110,6 @@ def test_a_bad_node_cannot_stop_another_by_telling_of_a_twin(tmp_path: Path) -> 
             )
             answer = await said_to(evil, message)
             assert answer.heard.run == b"0" * 16, "b has heard that, and does not believe it"
-
-    with pair(tmp_path) as (a, b):
-        asyncio.run(story(b))
         assert not lines(b, "twin_found") and not ready_reasons(b)
         b.end_quietly()
         a.end_quietly()

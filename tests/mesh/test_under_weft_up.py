@@ -44,16 +44,13 @@ def client_of_second(directory: Path, a: RunningNode, b: RunningNode) -> Connect
 
 
 @pytest.mark.req("SEC-01", "SEC-02")
-def test_what_is_published_at_one_node_arrives_at_the_other(tmp_path: Path) -> None:
-    async def story(a: RunningNode, b: RunningNode) -> None:
+async def test_what_is_published_at_one_node_arrives_at_the_other(tmp_path: Path) -> None:
+    with pair(tmp_path) as (a, b):
         async with asyncio.timeout(WAIT_S), a.client() as at_a, client_of_second(tmp_path, a, b) as at_b:
             for topic, writer, reader in (("from.a", at_a, at_b), ("from.b", at_b, at_a)):
                 async with reader.subscribe(topic, start="earliest") as events:
                     await writer.publish(topic, b"21")
                     assert (await anext(aiter(events))).payload == b"21"
-
-    with pair(tmp_path) as (a, b):
-        asyncio.run(story(a, b))
         b.end_quietly()
         a.end_quietly()
 
@@ -65,30 +62,30 @@ def lives(node: RunningNode, member: str) -> list[tuple[str, int]]:
 
 
 @pytest.mark.req("PL-03", "PL-07", "OPS-02")
-def test_who_is_asked_to_stop_says_goodbye_and_may_come_back(tmp_path: Path) -> None:
+async def test_who_is_asked_to_stop_says_goodbye_and_may_come_back(tmp_path: Path) -> None:
     with pair(tmp_path) as (a, b):
-        asyncio.run(until(lambda: len(lives(a, "b")) == 1))
+        await until(lambda: len(lives(a, "b")) == 1)
         assert b.end(signal.SIGTERM) == 0, b.said()
-        asyncio.run(until(lambda: len(lives(a, "b")) == 2))
+        await until(lambda: len(lives(a, "b")) == 2)
         with up(tmp_path / "b", "--peer", a.grpc, "--ca", f"https://{a.ready['ca']}") as again:
-            asyncio.run(until(lambda: len(lives(a, "b")) == 3))
+            await until(lambda: len(lives(a, "b")) == 3)
             (first, first_life), (goodbye, same_life), (back, second_life) = lives(a, "b")
             assert (first, goodbye, back) == ("alive", "left", "alive")
             assert first_life == same_life < second_life
             assert again.end(signal.SIGINT) == 0, again.said()
-            asyncio.run(until(lambda: lives(a, "b")[3:] == [("left", second_life)]))
+            await until(lambda: lives(a, "b")[3:] == [("left", second_life)])
         a.end_quietly()
 
 
 @pytest.mark.req("PL-03", "PL-07", "OPS-02")
-def test_a_goodbye_reaches_those_who_have_no_link_to_who_leaves(tmp_path: Path) -> None:
+async def test_a_goodbye_reaches_those_who_have_no_link_to_who_leaves(tmp_path: Path) -> None:
     """They cannot see that a link ended: they believe what the node itself has signed."""
     with pair(tmp_path) as (a, b):
         enrolling = ("--peer", b.grpc, "--ca", f"https://{a.ready['ca']}", "--token", "-")
         with up(tmp_path / "c", *enrolling, stdin=token_from(tmp_path / "a", "c")) as c:
-            asyncio.run(until(lambda: len(lives(a, "c")) == 1))
+            await until(lambda: len(lives(a, "c")) == 1)
             assert c.end(signal.SIGTERM) == 0, c.said()
-            asyncio.run(until(lambda: len(lives(a, "c")) == 2))
+            await until(lambda: len(lives(a, "c")) == 2)
             assert [liveness for liveness, _ in lives(a, "c")] == ["alive", "left"]
         assert [line["peer"] for line in a.logged() if line["event"] == "peer_connected"] == ["b"]
         b.end_quietly()
@@ -96,16 +93,16 @@ def test_a_goodbye_reaches_those_who_have_no_link_to_who_leaves(tmp_path: Path) 
 
 
 @pytest.mark.req("OPS-02", "PL-03")
-def test_weft_leave_ends_a_node_that_says_goodbye(tmp_path: Path) -> None:
+async def test_weft_leave_ends_a_node_that_says_goodbye(tmp_path: Path) -> None:
     with pair(tmp_path) as (a, b):
-        asyncio.run(until(lambda: bool(lives(b, "a"))))
+        await until(lambda: bool(lives(b, "a")))
         environ = {**os.environ, "WEFT_CONFIG_DIR": str(a.config)}
         asked = subprocess.run(
             [*COMMAND, "leave"], capture_output=True, text=True, timeout=END_TIMEOUT_S, env=environ, check=False
         )
         assert (asked.returncode, asked.stdout) == (0, "a leaves the mesh: it finishes what is under way and stops\n")
         assert a.process.wait(END_TIMEOUT_S) == 0, a.said()
-        asyncio.run(until(lambda: lives(b, "a")[-1][0] == "left"))
+        await until(lambda: lives(b, "a")[-1][0] == "left")
         assert [liveness for liveness, _ in lives(b, "a")] == ["alive", "left"]
         b.end_quietly()
 
@@ -117,13 +114,13 @@ def in_vain(node: RunningNode) -> float:
 
 @pytest.mark.req("MSH-02")
 @pytest.mark.parametrize(("filter_bytes_max", "least", "most"), [(32_768, 0, 5), (0, 100, 100)])
-def test_more_subscriptions_than_can_be_told_one_by_one_bring_only_what_they_want(
+async def test_more_subscriptions_than_can_be_told_one_by_one_bring_only_what_they_want(
     tmp_path: Path, filter_bytes_max: int, least: int, most: int
 ) -> None:
     """300 topics are told as a filter, which others of the same shape do not fit. Without it, by its setting, wider
     patterns are told, and all that they bring in vain is counted."""
 
-    async def story(a: RunningNode, b: RunningNode) -> None:
+    with pair(tmp_path, environ={"WEFT_LINK_INTEREST_FILTER_BYTES_MAX": str(filter_bytes_max)}) as (a, b):
         async with (
             asyncio.timeout(WAIT_S),
             AsyncExitStack() as opened,
@@ -141,21 +138,18 @@ def test_more_subscriptions_than_can_be_told_one_by_one_bring_only_what_they_wan
             assert got == [str(number).encode() for number in range(200, 300)]
         await until(lambda: in_vain(b) >= least)
         assert in_vain(b) <= most, "of a hundred that nobody there wants, and a filter that errs once in 300 times"
-
-    with pair(tmp_path, environ={"WEFT_LINK_INTEREST_FILTER_BYTES_MAX": str(filter_bytes_max)}) as (a, b):
-        asyncio.run(story(a, b))
         b.end_quietly()
         a.end_quietly()
 
 
 @pytest.mark.req("PL-02")
-def test_who_is_further_behind_than_the_queue_is_long_catches_up(tmp_path: Path) -> None:
+async def test_who_is_further_behind_than_the_queue_is_long_catches_up(tmp_path: Path) -> None:
     """The node sends all of it at once, drops what the queue does not hold, and sends it again from the log."""
     count = 40
     file = tmp_path / "weft.toml"
     file.write_text('[link]\nqueue_frames_max = 4\nsend_timeout_s = 0\ndrop_policy = "oldest"\n')
 
-    async def story(a: RunningNode, b: RunningNode) -> None:
+    with pair(tmp_path, "--config", str(file)) as (a, b):
         async with asyncio.timeout(WAIT_S), a.client() as at_a, client_of_second(tmp_path, a, b) as at_b:
             for number in range(count):
                 await at_a.publish("plant.temp", str(number))
@@ -163,8 +157,5 @@ def test_who_is_further_behind_than_the_queue_is_long_catches_up(tmp_path: Path)
                 got = [(await anext(aiter(events))).payload for _ in range(count)]
             assert got == [str(number).encode() for number in range(count)]
         assert any(line["event"] == "frames_dropped" for line in a.logged())
-
-    with pair(tmp_path, "--config", str(file)) as (a, b):
-        asyncio.run(story(a, b))
         b.end_quietly()
         a.end_quietly()

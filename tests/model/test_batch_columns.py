@@ -167,7 +167,7 @@ FINE = Event(b"fine", 0)
         ),
         ("not an event", "not an Event but str (event 2)"),
     ],
-    ids=lambda value: str(value)[:40],
+    ids=lambda value: value[:40] if isinstance(value, str) else type(value).__name__,
 )
 def test_mistakes_name_the_event(event: Any, fault: str) -> None:
     for neighbour in (FINE, Event(b"fine", 0, key=b"k", headers={"n": "v"})):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -98,40 +97,29 @@ async def one_node(directory: Path) -> AsyncIterator[Node]:
         yield only
 
 
-def run(story: Awaitable[None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(90):
-            await story
-
-    asyncio.run(bounded())
-
-
 @pytest.mark.req("SEC-02")
-def test_every_call_of_both_services_asks_for_rights(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with one_node(tmp_path) as node:
-            data, tls = node.config.node.data, tls_of(node)
-            _, everything = key_for(data, time.time(), publish=(">",), subscribe=(">",), admin=True)
-            key_id, some = key_for(data, time.time(), publish=("open.>",), subscribe=("open.>",), groups=("g",))
-            async with weft.connect(node.grpc_address, tls=tls, token=everything) as client:
-                for topic in ("open.t", "shut.t"):
-                    await client.publish(topic, b"1")
-                for call in (*ALLOWED.values(), *(call for call, _ in REFUSED.values())):
+async def test_every_call_of_both_services_asks_for_rights(tmp_path: Path) -> None:
+    async with one_node(tmp_path) as node:
+        data, tls = node.config.node.data, tls_of(node)
+        _, everything = key_for(data, time.time(), publish=(">",), subscribe=(">",), admin=True)
+        key_id, some = key_for(data, time.time(), publish=("open.>",), subscribe=("open.>",), groups=("g",))
+        async with weft.connect(node.grpc_address, tls=tls, token=everything) as client:
+            for topic in ("open.t", "shut.t"):
+                await client.publish(topic, b"1")
+            for call in (*ALLOWED.values(), *(call for call, _ in REFUSED.values())):
+                await call(client)
+            assert {each.topic for each in await client.topics()} == {"open.t", "shut.t"}
+        async with weft.connect(node.grpc_address, tls=tls, token=some) as client:
+            for call in ALLOWED.values():
+                await call(client)
+            for name, (call, what) in REFUSED.items():
+                with pytest.raises(NotAllowed, match=f"not allowed to {what} with key {key_id}"):
                     await call(client)
-                assert {each.topic for each in await client.topics()} == {"open.t", "shut.t"}
-            async with weft.connect(node.grpc_address, tls=tls, token=some) as client:
-                for call in ALLOWED.values():
-                    await call(client)
-                for name, (call, what) in REFUSED.items():
-                    with pytest.raises(NotAllowed, match=f"not allowed to {what} with key {key_id}"):
-                        await call(client)
-                        pytest.fail(f"{name} was allowed")
-                assert {each.topic for each in await client.topics()} == {"open.t"}
-                assert [each.group for each in await client.groups()] == ["g"]
-            causes = node._refusals.totals
-            assert (causes["publish"], causes["subscribe"], causes["group"], causes["admin"]) == (1, 5, 4, 8)
-
-    run(story())
+                    pytest.fail(f"{name} was allowed")
+            assert {each.topic for each in await client.topics()} == {"open.t"}
+            assert [each.group for each in await client.groups()] == ["g"]
+        causes = node._refusals.totals
+        assert (causes["publish"], causes["subscribe"], causes["group"], causes["admin"]) == (1, 5, 4, 8)
 
 
 @pytest.mark.req("SEC-02")
@@ -144,44 +132,38 @@ def test_every_call_of_both_services_asks_for_rights(tmp_path: Path) -> None:
         (f"weft_k99_{'0' * 64}", "key k99 is not valid"),
     ],
 )
-def test_every_call_wants_a_key(tmp_path: Path, key: str | None, message: str) -> None:
-    async def story() -> None:
-        async with (
-            one_node(tmp_path) as node,
-            weft.connect(node.grpc_address, tls=tls_of(node), token=key) as client,
+async def test_every_call_wants_a_key(tmp_path: Path, key: str | None, message: str) -> None:
+    async with (
+        one_node(tmp_path) as node,
+        weft.connect(node.grpc_address, tls=tls_of(node), token=key) as client,
+    ):
+        for call in (
+            lambda: client.publish("t", b"x"),
+            lambda: _subscribe(client, "t"),
+            lambda: client.positions("t"),
+            client.topics,
+            client.status,
         ):
-            for call in (
-                lambda: client.publish("t", b"x"),
-                lambda: _subscribe(client, "t"),
-                lambda: client.positions("t"),
-                client.topics,
-                client.status,
-            ):
-                with pytest.raises(Unauthenticated, match=message):
-                    await call()
-
-    run(story())
+            with pytest.raises(Unauthenticated, match=message):
+                await call()
 
 
 @pytest.mark.req("SEC-02")
-def test_who_guesses_keys_has_to_wait_and_who_has_one_does_not(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with one_node(tmp_path) as node:
-            key_id, good = key_for(node.config.node.data, time.time(), publish=(">",))
-            async with weft.connect(node.grpc_address, tls=tls_of(node), token=good) as known:
-                await known.publish("t", b"1")
-                began_s = time.monotonic()
-                for number in range(12):
-                    wrong = f"weft_{key_id}_{number:064x}"
-                    async with weft.connect(node.grpc_address, tls=tls_of(node), token=wrong) as client:
-                        with pytest.raises(Unauthenticated):
-                            await client.topics()
-                await known.publish("t", b"2")
-            looked_at = node._refusals.totals["bad-key"]
-            assert FAILURES_BURST <= looked_at <= FAILURES_BURST + FAILURES_PER_S * (time.monotonic() - began_s)
-            assert looked_at + node._refusals.totals["too-many-failures"] == 12
-
-    run(story())
+async def test_who_guesses_keys_has_to_wait_and_who_has_one_does_not(tmp_path: Path) -> None:
+    async with one_node(tmp_path) as node:
+        key_id, good = key_for(node.config.node.data, time.time(), publish=(">",))
+        async with weft.connect(node.grpc_address, tls=tls_of(node), token=good) as known:
+            await known.publish("t", b"1")
+            began_s = time.monotonic()
+            for number in range(12):
+                wrong = f"weft_{key_id}_{number:064x}"
+                async with weft.connect(node.grpc_address, tls=tls_of(node), token=wrong) as client:
+                    with pytest.raises(Unauthenticated):
+                        await client.topics()
+            await known.publish("t", b"2")
+        looked_at = node._refusals.totals["bad-key"]
+        assert FAILURES_BURST <= looked_at <= FAILURES_BURST + FAILURES_PER_S * (time.monotonic() - began_s)
+        assert looked_at + node._refusals.totals["too-many-failures"] == 12
 
 
 # --- certificates ------------------------------------------------------------------------------------------------
@@ -206,45 +188,39 @@ async def status_of(node: Node, shown: Credentials | None, key: str, root_pem: b
 
 
 @pytest.mark.req("SEC-01")
-def test_a_mesh_may_want_a_certificate_beside_the_key(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with secured(tmp_path, time.time(), "a", security__client_certificates="required") as (node,):
-            now_s = time.time()
-            _, key = key_for(node.config.node.data, now_s, subscribe=(">",))
-            shown = client_credentials(authority_of(node), now_s)
-            assert await status_of(node, shown, key) is grpc.StatusCode.OK
-            assert await status_of(node, None, key) is grpc.StatusCode.UNAVAILABLE
-
-    run(story())
+async def test_a_mesh_may_want_a_certificate_beside_the_key(tmp_path: Path) -> None:
+    async with secured(tmp_path, time.time(), "a", security__client_certificates="required") as (node,):
+        now_s = time.time()
+        _, key = key_for(node.config.node.data, now_s, subscribe=(">",))
+        shown = client_credentials(authority_of(node), now_s)
+        assert await status_of(node, shown, key) is grpc.StatusCode.OK
+        assert await status_of(node, None, key) is grpc.StatusCode.UNAVAILABLE
 
 
 @pytest.mark.req("SEC-01")
-def test_certificates_that_are_refused(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with one_node(tmp_path) as node:
-            ours, now_s = authority_of(node), time.time()
-            _, key = key_for(node.config.node.data, now_s, subscribe=(">",))
-            other = Authority.create(tmp_path / "other", AuthoritySettings("weft", "https://127.0.0.1:1"), now_s)
-            foreign = LocalSource(ours).enrol(Names(client_identity("elsewhere", "x")), now_s)
-            cases = {
-                "good": (client_credentials(ours, now_s), None, grpc.StatusCode.OK),
-                "none": (None, None, grpc.StatusCode.OK),  # the key is enough
-                "of another CA": (client_credentials(other, now_s), None, grpc.StatusCode.UNAVAILABLE),
-                "of another mesh": (foreign, None, grpc.StatusCode.UNAUTHENTICATED),
-                "a server of another CA": (
-                    client_credentials(ours, now_s),
-                    other.root_pem,
-                    grpc.StatusCode.UNAVAILABLE,
-                ),
-            }
-            for name, (shown, root, expected) in cases.items():
-                assert await status_of(node, shown, key, root) is expected, name
-            brief = Authority(ours.directory, AuthoritySettings("weft", "https://127.0.0.1:1", 1), ours.root)
-            short = client_credentials(brief, now_s)
-            await until(lambda: time.time() > short.end_s + 1)  # gRPC's clock may be a tick behind this one
-            assert await status_of(node, short, key) is grpc.StatusCode.UNAVAILABLE
-
-    run(story())
+async def test_certificates_that_are_refused(tmp_path: Path) -> None:
+    async with one_node(tmp_path) as node:
+        ours, now_s = authority_of(node), time.time()
+        _, key = key_for(node.config.node.data, now_s, subscribe=(">",))
+        other = Authority.create(tmp_path / "other", AuthoritySettings("weft", "https://127.0.0.1:1"), now_s)
+        foreign = LocalSource(ours).enrol(Names(client_identity("elsewhere", "x")), now_s)
+        cases = {
+            "good": (client_credentials(ours, now_s), None, grpc.StatusCode.OK),
+            "none": (None, None, grpc.StatusCode.OK),  # the key is enough
+            "of another CA": (client_credentials(other, now_s), None, grpc.StatusCode.UNAVAILABLE),
+            "of another mesh": (foreign, None, grpc.StatusCode.UNAUTHENTICATED),
+            "a server of another CA": (
+                client_credentials(ours, now_s),
+                other.root_pem,
+                grpc.StatusCode.UNAVAILABLE,
+            ),
+        }
+        for name, (shown, root, expected) in cases.items():
+            assert await status_of(node, shown, key, root) is expected, name
+        brief = Authority(ours.directory, AuthoritySettings("weft", "https://127.0.0.1:1", 1), ours.root)
+        short = client_credentials(brief, now_s)
+        await until(lambda: time.time() > short.end_s + 1)  # gRPC's clock may be a tick behind this one
+        assert await status_of(node, short, key) is grpc.StatusCode.UNAVAILABLE
 
 
 async def greet(node: Node, shown: Credentials, claimed: str | None) -> tuple[grpc.StatusCode, str]:
@@ -262,21 +238,18 @@ async def greet(node: Node, shown: Credentials, claimed: str | None) -> tuple[gr
 
 
 @pytest.mark.req("SEC-01")
-def test_peers_are_who_their_certificates_say(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with one_node(tmp_path) as node:
-            ours, now_s = authority_of(node), time.time()
-            b = LocalSource(ours).enrol(Names(node_identity("weft", "b"), LOOPBACK), now_s)
-            foreign = LocalSource(ours).enrol(Names(node_identity("elsewhere", "b"), LOOPBACK), now_s)
-            cases = {
-                "another node's id": (b, "c", "certificate is of node b, but its owner says it is node c"),
-                "a client": (client_credentials(ours, now_s, "b"), None, "certificate is of client b, not of a node"),
-                "another mesh": (foreign, None, "certificate is of mesh elsewhere, this is mesh weft"),
-            }
-            for name, (shown, claimed, message) in cases.items():
-                code, details = await greet(node, shown, claimed)
-                assert (code, message in details) == (grpc.StatusCode.UNAUTHENTICATED, True), (name, details)
-            assert node._refusals.totals["peer"] == len(cases)
-            assert not node.links.links()
-
-    run(story())
+async def test_peers_are_who_their_certificates_say(tmp_path: Path) -> None:
+    async with one_node(tmp_path) as node:
+        ours, now_s = authority_of(node), time.time()
+        b = LocalSource(ours).enrol(Names(node_identity("weft", "b"), LOOPBACK), now_s)
+        foreign = LocalSource(ours).enrol(Names(node_identity("elsewhere", "b"), LOOPBACK), now_s)
+        cases = {
+            "another node's id": (b, "c", "certificate is of node b, but its owner says it is node c"),
+            "a client": (client_credentials(ours, now_s, "b"), None, "certificate is of client b, not of a node"),
+            "another mesh": (foreign, None, "certificate is of mesh elsewhere, this is mesh weft"),
+        }
+        for name, (shown, claimed, message) in cases.items():
+            code, details = await greet(node, shown, claimed)
+            assert (code, message in details) == (grpc.StatusCode.UNAUTHENTICATED, True), (name, details)
+        assert node._refusals.totals["peer"] == len(cases)
+        assert not node.links.links()

@@ -57,90 +57,67 @@ async def serving(view: View, door: Door | None = None) -> AsyncIterator[httpx.A
 
 
 @pytest.mark.req("OBS-01", "PL-06")
-def test_metrics_are_served() -> None:
-    async def story() -> None:
-        async with serving(View()) as http:
-            answer = await http.get("/metrics")
-            assert answer.status_code == 200
-            assert answer.headers["content-type"].startswith("text/plain; version=")
-            assert "weft_subscriptions 5.0" in answer.text.splitlines()
-
-    asyncio.run(story())
+async def test_metrics_are_served() -> None:
+    async with serving(View()) as http:
+        answer = await http.get("/metrics")
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/plain; version=")
+        assert "weft_subscriptions 5.0" in answer.text.splitlines()
 
 
 @pytest.mark.req("OBS-01")
-def test_health_and_readiness() -> None:
-    async def story() -> None:
-        view = View()
-        async with serving(view) as http:
-            assert (await http.get("/healthz")).text == "ok\n"
-            ready = await http.get("/readyz")
-            assert (ready.status_code, ready.json()) == (200, {"ready": True, "reasons": []})
-            view.reasons = ["draining"]
-            draining = await http.get("/readyz")
-            assert (draining.status_code, draining.json()) == (503, {"ready": False, "reasons": ["draining"]})
-            assert (await http.get("/healthz")).status_code == 200
-
-    asyncio.run(story())
+async def test_health_and_readiness() -> None:
+    view = View()
+    async with serving(view) as http:
+        assert (await http.get("/healthz")).text == "ok\n"
+        ready = await http.get("/readyz")
+        assert (ready.status_code, ready.json()) == (200, {"ready": True, "reasons": []})
+        view.reasons = ["draining"]
+        draining = await http.get("/readyz")
+        assert (draining.status_code, draining.json()) == (503, {"ready": False, "reasons": ["draining"]})
+        assert (await http.get("/healthz")).status_code == 200
 
 
-def test_the_index_says_what_there_is() -> None:
-    async def story() -> None:
-        async with serving(View()) as http:
-            text = (await http.get("/")).text
-            assert "node: node-a" in text
-            assert all(path in text for path in ("/metrics", "/healthz", "/readyz"))
-
-    asyncio.run(story())
+async def test_the_index_says_what_there_is() -> None:
+    async with serving(View()) as http:
+        text = (await http.get("/")).text
+        assert "node: node-a" in text
+        assert all(path in text for path in ("/metrics", "/healthz", "/readyz"))
 
 
-def test_nothing_else_is_there_and_nothing_can_be_changed() -> None:
-    async def story() -> None:
-        async with serving(View()) as http:
-            assert (await http.get("/etc/passwd")).status_code == 404
-            assert (await http.post("/metrics", content=b"x")).status_code == 405
-
-    asyncio.run(story())
+async def test_nothing_else_is_there_and_nothing_can_be_changed() -> None:
+    async with serving(View()) as http:
+        assert (await http.get("/etc/passwd")).status_code == 404
+        assert (await http.post("/metrics", content=b"x")).status_code == 405
 
 
-def test_an_address_that_is_taken_is_told() -> None:
-    async def story() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-            with pytest.raises(
-                UsageError, match=rf"cannot serve admin HTTP on 127\.0\.0\.1:{port}: Address already in"
-            ):
-                await AdminServer("127.0.0.1", port, View()).start()
-
-    asyncio.run(story())
+async def test_an_address_that_is_taken_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=rf"cannot serve admin HTTP on 127\.0\.0\.1:{port}: Address already in"):
+            await AdminServer("127.0.0.1", port, View()).start()
 
 
-def test_a_stopped_server_gives_its_port_back() -> None:
-    async def story() -> None:
-        server = AdminServer("127.0.0.1", 0, View())
-        await server.stop()  # not started: nothing to stop
-        await server.start()
+async def test_a_stopped_server_gives_its_port_back() -> None:
+    server = AdminServer("127.0.0.1", 0, View())
+    await server.stop()  # not started: nothing to stop
+    await server.start()
+    await server.stop()
+    await server.stop()
+    with socket.create_server(("127.0.0.1", server.port)):
+        pass
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_stopping_does_not_wait_for_idle_connections() -> None:
+    server = AdminServer("127.0.0.1", 0, View())
+    await server.start()
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET / HTTP/1.1\r\n")  # and never the rest
+    await writer.drain()
+    async with asyncio.timeout(WAIT_S):
         await server.stop()
-        await server.stop()
-        with socket.create_server(("127.0.0.1", server.port)):
-            pass
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(story())
-
-
-def test_stopping_does_not_wait_for_idle_connections() -> None:
-    async def story() -> None:
-        server = AdminServer("127.0.0.1", 0, View())
-        await server.start()
-        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        writer.write(b"GET / HTTP/1.1\r\n")  # and never the rest
-        await writer.drain()
-        async with asyncio.timeout(WAIT_S):
-            await server.stop()
-        writer.close()
-
-    asyncio.run(story())
+    writer.close()
 
 
 HALF = b"GET /healthz HTTP/1.1\r\nhost: x\r\n"
@@ -148,54 +125,45 @@ HALF = b"GET /healthz HTTP/1.1\r\nhost: x\r\n"
 
 @pytest.mark.req("SEC-04")
 @pytest.mark.parametrize("said", [b"", HALF, HALF + b"\r\n"], ids=["nothing", "half a request", "one request"])
-def test_idle_connections_make_room_for_whoever_asks(said: bytes) -> None:
-    async def story() -> None:
-        keeper = Doorkeeper()
-        door = keeper.door("admin", http_limits(4), apart=True)
-        async with serving(View(), door) as http, AsyncExitStack() as stack:
-            for _ in range(10):
-                _, writer = await asyncio.open_connection("127.0.0.1", http.base_url.port)
-                stack.callback(writer.close)
-                writer.write(said)
-            await until(lambda: keeper.turned_away["admin", "address"] == 6)
-            for _ in range(10):
-                assert (await http.get("/healthz")).text == "ok\n"
-            assert keeper.turned_away["admin", "address"] == 7, "one place for one connection that is kept"
-
-    asyncio.run(story())
+async def test_idle_connections_make_room_for_whoever_asks(said: bytes) -> None:
+    keeper = Doorkeeper()
+    door = keeper.door("admin", http_limits(4), apart=True)
+    async with serving(View(), door) as http, AsyncExitStack() as stack:
+        for _ in range(10):
+            _, writer = await asyncio.open_connection("127.0.0.1", http.base_url.port)
+            stack.callback(writer.close)
+            writer.write(said)
+        await until(lambda: keeper.turned_away["admin", "address"] == 6)
+        for _ in range(10):
+            assert (await http.get("/healthz")).text == "ok\n"
+        assert keeper.turned_away["admin", "address"] == 7, "one place for one connection that is kept"
 
 
 @pytest.mark.req("SEC-04")
 @pytest.mark.parametrize("said", [b"", HALF, HALF + b"\r\n" + HALF, (HALF + b"\r\n") * 3 + HALF])
-def test_a_request_has_to_come_whole_within_a_time(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+async def test_a_request_has_to_come_whole_within_a_time(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
     """The first, and any later one, byte by byte or behind others; an idle connection may stay longer."""
     monkeypatch.setattr(weft.doors.http, "REQUEST_S_MAX", 0.2)
 
-    async def story() -> None:
-        door = Doorkeeper().door("admin", http_limits(4), apart=True)
-        async with serving(View(), door) as http, asyncio.timeout(WAIT_S):
-            reader, writer = await asyncio.open_connection("127.0.0.1", http.base_url.port)
-            writer.write(said)
-            with suppress(ConnectionError):
-                while await reader.read(4096):
-                    writer.write(b"x: y\r\n")  # so that it is not idle
-            writer.close()
-            await until(lambda: door.connections == 0)
-
-    asyncio.run(story())
+    door = Doorkeeper().door("admin", http_limits(4), apart=True)
+    async with serving(View(), door) as http, asyncio.timeout(WAIT_S):
+        reader, writer = await asyncio.open_connection("127.0.0.1", http.base_url.port)
+        writer.write(said)
+        with suppress(ConnectionError):
+            while await reader.read(4096):
+                writer.write(b"x: y\r\n")  # so that it is not idle
+        writer.close()
+        await until(lambda: door.connections == 0)
 
 
 @pytest.mark.req("SEC-04")
-def test_what_strangers_say_is_not_logged_line_by_line(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
-        async with serving(View()) as http, asyncio.timeout(WAIT_S):
-            for said in (b"\x16\x03\x01\x02\x00\r\n\r\n", b"GET / HTTP/9\r\n\r\n"):
-                reader, writer = await asyncio.open_connection("127.0.0.1", http.base_url.port)
-                writer.write(said)
-                assert (await reader.read(4096)).startswith(b"HTTP/1.1 400")
-                writer.close()
-
-    asyncio.run(story())
+async def test_what_strangers_say_is_not_logged_line_by_line(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(View()) as http, asyncio.timeout(WAIT_S):
+        for said in (b"\x16\x03\x01\x02\x00\r\n\r\n", b"GET / HTTP/9\r\n\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", http.base_url.port)
+            writer.write(said)
+            assert (await reader.read(4096)).startswith(b"HTTP/1.1 400")
+            writer.close()
     assert caplog.records == []
 
 
@@ -205,10 +173,7 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_signals_stay_with_the_node() -> None:
-    async def story() -> None:
-        before = signal.getsignal(signal.SIGTERM)
-        async with serving(View()):
-            assert signal.getsignal(signal.SIGTERM) is before
-
-    asyncio.run(story())
+async def test_signals_stay_with_the_node() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    async with serving(View()):
+        assert signal.getsignal(signal.SIGTERM) is before

@@ -55,52 +55,43 @@ async def page(answers: NodeAnswers, limit: int | None, after: str = "") -> pb.E
 
 
 @pytest.mark.req("SEC-05")
-def test_where_a_topic_goes_comes_in_pages() -> None:
-    async def story() -> None:
-        broker = chain()
-        answers = answers_of(broker)
-        pages = [await page(answers, 128)]
-        while pages[-1].next_page:
-            pages.append(await page(answers, 128, pages[-1].next_page.decode()))
-        assert [len(each.recipients) for each in pages] == [128, 128, 44]
-        assert {each.node_id for each in pages} == {broker.me}
-        found = [(each.node_id, tuple(each.path)) for reply in pages for each in reply.recipients]
-        assert found == [(each.node_id, each.path) for each in explain(broker, TOPIC)]
-        assert found[-1][1] == tuple(map(name, range(MEMBERS)))
-        assert len((await page(answers, None)).recipients) == MEMBERS, "an older client gets everything"
-
-    asyncio.run(story())
+async def test_where_a_topic_goes_comes_in_pages() -> None:
+    broker = chain()
+    answers = answers_of(broker)
+    pages = [await page(answers, 128)]
+    while pages[-1].next_page:
+        pages.append(await page(answers, 128, pages[-1].next_page.decode()))
+    assert [len(each.recipients) for each in pages] == [128, 128, 44]
+    assert {each.node_id for each in pages} == {broker.me}
+    found = [(each.node_id, tuple(each.path)) for reply in pages for each in reply.recipients]
+    assert found == [(each.node_id, each.path) for each in explain(broker, TOPIC)]
+    assert found[-1][1] == tuple(map(name, range(MEMBERS)))
+    assert len((await page(answers, None)).recipients) == MEMBERS, "an older client gets everything"
 
 
 @pytest.mark.req("SEC-05")
-def test_others_have_their_turns_while_it_is_put_together() -> None:
-    async def story() -> None:
-        turns = 0
-        asking = asyncio.create_task(page(answers_of(chain()), None))
-        while not asking.done():
-            await asyncio.sleep(0)
-            turns += 1
-        assert turns > MEMBERS / 32
-
-    asyncio.run(story())
+async def test_others_have_their_turns_while_it_is_put_together() -> None:
+    turns = 0
+    asking = asyncio.create_task(page(answers_of(chain()), None))
+    while not asking.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > MEMBERS / 32
 
 
 @pytest.mark.req("SEC-05")
-def test_others_have_their_turns_while_peers_are_listed() -> None:
-    async def story() -> None:
-        broker = chain()
-        answers = answers_of(broker)
-        for state in broker.routes.states.values():
-            answers._members._table.keep(state, 0.0)
-        asking = asyncio.create_task(answers.peers(PageRoom.wanted(None), ""))
-        turns = 0
-        while not asking.done():
-            await asyncio.sleep(0)
-            turns += 1
-        assert turns > MEMBERS / PEERS_AT_ONCE
-        assert [each.node_id for each in asking.result().peers] == list(map(name, range(1, MEMBERS)))
-
-    asyncio.run(story())
+async def test_others_have_their_turns_while_peers_are_listed() -> None:
+    broker = chain()
+    answers = answers_of(broker)
+    for state in broker.routes.states.values():
+        answers._members._table.keep(state, 0.0)
+    asking = asyncio.create_task(answers.peers(PageRoom.wanted(None), ""))
+    turns = 0
+    while not asking.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > MEMBERS / PEERS_AT_ONCE
+    assert [each.node_id for each in asking.result().peers] == list(map(name, range(1, MEMBERS)))
 
 
 def test_members_that_go_meanwhile_are_passed_over() -> None:

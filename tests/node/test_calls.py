@@ -45,25 +45,22 @@ class Server:
         pytest.param(lambda desk, server: desk.stop_serving(server, 1, gone=True), id="by itself"),
     ],
 )
-def test_a_node_that_drains_does_not_wait_for_a_server_that_went_with_a_request_of_another_node_in_hand(
+async def test_a_node_that_drains_does_not_wait_for_a_server_that_went_with_a_request_of_another_node_in_hand(
     go: Callable[[NodeCalls, Server], None],
 ) -> None:
-    async def story() -> None:
-        fed: list[CallInput] = []
-        desk = NodeCalls(cast("Calls", None), cast("Clients", Places()), fed.append, lambda: 0.0, 1)
-        server = Server()
-        desk.join(server)
-        desk.serve(server, 1, Pattern("shop.>"), 1)
-        (serves,) = fed
-        assert isinstance(serves, Serve)
-        desk.perform(Handed(serves.server, 7, QUESTION))
-        desk.drain()
-        waiting = asyncio.create_task(desk.wait_done())
+    fed: list[CallInput] = []
+    desk = NodeCalls(cast("Calls", None), cast("Clients", Places()), fed.append, lambda: 0.0, 1)
+    server = Server()
+    desk.join(server)
+    desk.serve(server, 1, Pattern("shop.>"), 1)
+    (serves,) = fed
+    assert isinstance(serves, Serve)
+    desk.perform(Handed(serves.server, 7, QUESTION))
+    desk.drain()
+    waiting = asyncio.create_task(desk.wait_done())
+    await asyncio.sleep(0)
+    assert not waiting.done(), "the server may still answer"
+    go(desk, server)
+    for _ in range(10):
         await asyncio.sleep(0)
-        assert not waiting.done(), "the server may still answer"
-        go(desk, server)
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert waiting.done()
-
-    asyncio.run(story())
+    assert waiting.done()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
@@ -72,23 +73,21 @@ class Bench:
         self.kicks += 1
 
 
-def run(story: Callable[[Bench], Any]) -> None:
-    async def main() -> None:
-        bench = Bench()
-        try:
-            await story(bench)
-        finally:
-            bench.engine.stop()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def working_bench() -> AsyncIterator[Bench]:
+    bench = Bench()
+    try:
+        yield bench
+    finally:
+        bench.engine.stop()
 
 
 def subscribe(number: int = 1) -> core.Subscribe:
     return core.Subscribe(number, Pattern("plant.>"), core.Edge.LATEST, credit_bytes=1)
 
 
-def test_starting_dials_and_what_this_node_wants_becomes_known() -> None:
-    async def story(bench: Bench) -> None:
+async def test_starting_dials_and_what_this_node_wants_becomes_known() -> None:
+    async with working_bench() as bench:
         bench.engine.start()
         assert ("dial", "127.0.0.1:1") in bench.links.asked
         assert "plant.>" not in bench.members.own.interest
@@ -99,22 +98,18 @@ def test_starting_dials_and_what_this_node_wants_becomes_known() -> None:
         assert bench.broker.routes.states[ME].interest == bench.members.own.interest
         assert bench.kicks > 0
 
-    run(story)
 
-
-def test_a_link_is_heard_of_by_both_machines() -> None:
-    async def story(bench: Bench) -> None:
+async def test_a_link_is_heard_of_by_both_machines() -> None:
+    async with working_bench() as bench:
         bench.engine.start()
         bench.engine.feed_member(membership.LinkUp(PEER))
         assert ("send_member", PEER, "Gossip") in bench.links.asked
         assert bench.broker.routes.states[ME].neighbours == (PEER,)
         assert any(isinstance(each, membership.HealthChanged) for each in bench.news)
 
-    run(story)
 
-
-def test_what_an_effect_leads_to_waits_until_the_step_is_done() -> None:
-    async def story(bench: Bench) -> None:
+async def test_what_an_effect_leads_to_waits_until_the_step_is_done() -> None:
+    async with working_bench() as bench:
         bench.engine.start()
         steps: list[str] = []
         step = bench.broker.step
@@ -134,21 +129,17 @@ def test_what_an_effect_leads_to_waits_until_the_step_is_done() -> None:
         bench.engine.feed(subscribe())
         assert steps[:4] == ["begin Subscribe", "end Subscribe", "begin Unsubscribe", "end Unsubscribe"]
 
-    run(story)
 
-
-def test_a_peer_that_broke_the_protocol_is_disconnected() -> None:
-    async def story(bench: Bench) -> None:
+async def test_a_peer_that_broke_the_protocol_is_disconnected() -> None:
+    async with working_bench() as bench:
         bench.engine.start()
         bench.broker.step = lambda *_: [core.DropLink(PEER, "nonsense")]  # type: ignore[method-assign]
         bench.engine.feed(core.Tick())
         assert ("disconnect", PEER, "nonsense") in bench.links.asked
 
-    run(story)
 
-
-def test_damage_that_core_met_is_handed_on() -> None:
-    async def story(bench: Bench) -> None:
+async def test_damage_that_core_met_is_handed_on() -> None:
+    async with working_bench() as bench:
         bench.engine.start()
         damage = StorageError("flipped bits")
         bench.broker.step = lambda *_: [core.DamageFound(damage)]  # type: ignore[method-assign]
@@ -156,15 +147,13 @@ def test_damage_that_core_met_is_handed_on() -> None:
         assert bench.damage == [damage]
         assert not bench.failures
 
-    run(story)
-
 
 @pytest.mark.req("PL-03")
 @pytest.mark.parametrize("plain", [False, True])
-def test_a_peer_whose_heartbeats_are_missed_is_dialled_again(plain: bool) -> None:
+async def test_a_peer_whose_heartbeats_are_missed_is_dialled_again(plain: bool) -> None:
     """But a plain one, which may have no heartbeats to send, is only called unhealthy."""
 
-    async def story(bench: Bench) -> None:
+    async with working_bench() as bench:
         bench.engine.start()
         bench.engine.feed_member(membership.LinkUp(PEER, gossips=not plain))
         bench.engine.feed(core.LinkUp(PEER, plain))
@@ -174,15 +163,13 @@ def test_a_peer_whose_heartbeats_are_missed_is_dialled_again(plain: bool) -> Non
         assert change in bench.news
         assert (("disconnect", PEER, "its heartbeats were missed") in bench.links.asked) is not plain
 
-    run(story)
-
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [(StorageError("on fire"), "on fire"), (KeyError("bug"), "a step failed: KeyError: 'bug'")],
 )
-def test_an_error_in_a_step_ends_the_engine(error: Exception, words: str) -> None:
-    async def story(bench: Bench) -> None:
+async def test_an_error_in_a_step_ends_the_engine(error: Exception, words: str) -> None:
+    async with working_bench() as bench:
         bench.engine.start()
 
         def fail(*_: object) -> Iterable[core.Effect]:
@@ -195,5 +182,3 @@ def test_an_error_in_a_step_ends_the_engine(error: Exception, words: str) -> Non
         before = len(bench.links.asked)
         bench.engine.feed_member(membership.LinkUp(PEER))
         assert len(bench.links.asked) == before
-
-    run(story)

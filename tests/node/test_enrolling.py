@@ -67,14 +67,14 @@ def test_the_hosts_of_a_certificate(
         ({"security__token_file": "/absent/token"}, "there is no file /absent/token"),
     ],
 )
-def test_what_is_missing_is_told_before_anything_is_written(
+async def test_what_is_missing_is_told_before_anything_is_written(
     tmp_path: Path, settings: dict[str, Any], message: str
 ) -> None:
     config = secure_config(tmp_path / "data", "a", **settings)
     with pytest.raises(UsageError, match=message):
         is_ca_here(config, read_token(config))
     with pytest.raises(UsageError, match=message):
-        asyncio.run(Node(config).start())
+        await Node(config).start()
     assert not (tmp_path / "data").exists()
 
 
@@ -122,49 +122,46 @@ def test_a_token_is_read_from_a_file_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("SEC-01")
-def test_tokens_that_do_not_work(tmp_path: Path) -> None:
+async def test_tokens_that_do_not_work(tmp_path: Path) -> None:
     """Used, for another node, of another CA, from a CA that is not there: a node does not start, and says why."""
 
-    async def story() -> None:
-        async with secured(tmp_path, time.time(), "a") as (first,):
-            ca = authority_of(first)
-            other = Authority.create(tmp_path / "ca", AuthoritySettings("weft", "https://127.0.0.1:1"), time.time())
-            url = f"https://{first.protection.ca_address}"
-            used = token_for(ca, "b", time.time())
-            await asyncio.to_thread(
-                settle_credentials,
-                secure_config(tmp_path / "b", "b", security__ca_url=url),
-                NodeId("b"),
-                used,
-                time.time(),
+    async with secured(tmp_path, time.time(), "a") as (first,):
+        ca = authority_of(first)
+        other = Authority.create(tmp_path / "ca", AuthoritySettings("weft", "https://127.0.0.1:1"), time.time())
+        url = f"https://{first.protection.ca_address}"
+        used = token_for(ca, "b", time.time())
+        await asyncio.to_thread(
+            settle_credentials,
+            secure_config(tmp_path / "b", "b", security__ca_url=url),
+            NodeId("b"),
+            used,
+            time.time(),
+        )
+        cases = [
+            ("b", used, url, {}, "used"),
+            (
+                "c",
+                token_for(ca, "d", time.time()),
+                url,
+                {},
+                "the token is for node d of mesh weft, this is to be node c of mesh weft; the token was not used",
+            ),
+            ("c", token_for(other, "c", time.time()), url, {}, "another fingerprint|refused"),
+            (
+                "c",
+                token_for(ca, "c", time.time()),
+                url,
+                {"security__ca_fingerprint": "ab" * 32},
+                "refused|fingerprint",
+            ),
+            ("c", token_for(ca, "c", time.time() - 1000), url, {}, "expired"),
+            ("c", token_for(ca, "c", time.time()), "https://127.0.0.1:1", {}, "cannot reach the CA"),
+            ("c", Secret("nonsense"), url, {}, "token"),
+        ]
+        for number, (name, token, place, settings, message) in enumerate(cases):
+            config = secure_config(
+                tmp_path / f"{number}", name, security__ca_url=place, security__token=token, **settings
             )
-            cases = [
-                ("b", used, url, {}, "used"),
-                (
-                    "c",
-                    token_for(ca, "d", time.time()),
-                    url,
-                    {},
-                    "the token is for node d of mesh weft, this is to be node c of mesh weft; the token was not used",
-                ),
-                ("c", token_for(other, "c", time.time()), url, {}, "another fingerprint|refused"),
-                (
-                    "c",
-                    token_for(ca, "c", time.time()),
-                    url,
-                    {"security__ca_fingerprint": "ab" * 32},
-                    "refused|fingerprint",
-                ),
-                ("c", token_for(ca, "c", time.time() - 1000), url, {}, "expired"),
-                ("c", token_for(ca, "c", time.time()), "https://127.0.0.1:1", {}, "cannot reach the CA"),
-                ("c", Secret("nonsense"), url, {}, "token"),
-            ]
-            for number, (name, token, place, settings, message) in enumerate(cases):
-                config = secure_config(
-                    tmp_path / f"{number}", name, security__ca_url=place, security__token=token, **settings
-                )
-                with pytest.raises(WeftError, match=message) as caught:
-                    await Node(config).start()
-                assert token.reveal() not in str(caught.value) or token.reveal() == "nonsense"
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+            with pytest.raises(WeftError, match=message) as caught:
+                await Node(config).start()
+            assert token.reveal() not in str(caught.value) or token.reveal() == "nonsense"

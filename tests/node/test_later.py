@@ -101,99 +101,84 @@ class Publisher:
     def drain(self) -> None: ...
 
 
-def test_an_event_whose_cancellation_failed_comes_once() -> None:
-    async def story() -> None:
-        node, publisher, clock = Node(), Publisher(), [NOW_US]
-        later = Later(cast("MeshNode", node), LaterSettings(), lambda: clock[0])
-        later.start()
-        batch = Batch.from_events([Event(b"tea", NOW_US + 60_000_000)])
-        later.publish(publisher, 1, OWNER, T, 0, batch)
+async def test_an_event_whose_cancellation_failed_comes_once() -> None:
+    node, publisher, clock = Node(), Publisher(), [NOW_US]
+    later = Later(cast("MeshNode", node), LaterSettings(), lambda: clock[0])
+    later.start()
+    batch = Batch.from_events([Event(b"tea", NOW_US + 60_000_000)])
+    later.publish(publisher, 1, OWNER, T, 0, batch)
+    later._look()
+    node.is_full = True
+    with pytest.raises(StorageError):
+        await later.cancel(publisher.places[0], OWNER)
+    node.is_full = False
+    clock[0] += 61_000_000
+    later._look()
+    assert node.delivered() == [b"tea"]
+
+
+async def test_what_is_due_comes_also_when_clients_have_taken_all_places_after_a_restart() -> None:
+    node, clock = Node(), [NOW_US]
+    _, cancelled = _wait(_later(node, NOW_US), b"tea", b"cup")
+    later = Later(cast("MeshNode", node), LaterSettings(), lambda: clock[0])
+    later.start()
+    node.is_crowded = True
+    await later.cancel(cancelled, OWNER)
+    clock[0] += 61_000_000
+    for _ in range(100):  # a slot has several turns of the loop
         later._look()
-        node.is_full = True
-        with pytest.raises(StorageError):
-            await later.cancel(publisher.places[0], OWNER)
-        node.is_full = False
-        clock[0] += 61_000_000
+        await asyncio.sleep(0)
+    assert node.delivered() == [b"tea"]
+
+
+async def test_events_that_do_not_fit_into_one_batch_are_delivered_in_several() -> None:
+    node, clock = Node(), [NOW_US]
+    later = Later(cast("MeshNode", node), LaterSettings(), lambda: clock[0])
+    later.start()
+    headers = {f"h{number}": "x" * EVENT_HEADER_VALUE_BYTES_MAX for number in range(HEADERS_MAX)}
+    of_a_batch = BATCH_BYTES_MAX // (HEADERS_MAX * EVENT_HEADER_VALUE_BYTES_MAX)
+    payloads = [b"%d" % number for number in range(4 * of_a_batch // 3)]
+    half = len(payloads) // 2
+    for request, some in enumerate((payloads[:half], payloads[half:])):
+        batch = Batch.from_events([Event(each, NOW_US + 60_000_000, None, headers) for each in some])
+        later.publish(Publisher(), request, OWNER, T, 0, batch)
+    clock[0] += 61_000_000
+    for _ in range(100):
         later._look()
-        assert node.delivered() == [b"tea"]
-
-    asyncio.run(story())
-
-
-def test_what_is_due_comes_also_when_clients_have_taken_all_places_after_a_restart() -> None:
-    async def story() -> None:
-        node, clock = Node(), [NOW_US]
-        _, cancelled = _wait(_later(node, NOW_US), b"tea", b"cup")
-        later = Later(cast("MeshNode", node), LaterSettings(), lambda: clock[0])
-        later.start()
-        node.is_crowded = True
-        await later.cancel(cancelled, OWNER)
-        clock[0] += 61_000_000
-        for _ in range(100):  # a slot has several turns of the loop
-            later._look()
-            await asyncio.sleep(0)
-        assert node.delivered() == [b"tea"]
-
-    asyncio.run(story())
+        await asyncio.sleep(0)
+    assert sorted(node.delivered()) == sorted(payloads)
+    assert later.figures().pending == 0
 
 
-def test_events_that_do_not_fit_into_one_batch_are_delivered_in_several() -> None:
-    async def story() -> None:
-        node, clock = Node(), [NOW_US]
-        later = Later(cast("MeshNode", node), LaterSettings(), lambda: clock[0])
-        later.start()
-        headers = {f"h{number}": "x" * EVENT_HEADER_VALUE_BYTES_MAX for number in range(HEADERS_MAX)}
-        of_a_batch = BATCH_BYTES_MAX // (HEADERS_MAX * EVENT_HEADER_VALUE_BYTES_MAX)
-        payloads = [b"%d" % number for number in range(4 * of_a_batch // 3)]
-        half = len(payloads) // 2
-        for request, some in enumerate((payloads[:half], payloads[half:])):
-            batch = Batch.from_events([Event(each, NOW_US + 60_000_000, None, headers) for each in some])
-            later.publish(Publisher(), request, OWNER, T, 0, batch)
-        clock[0] += 61_000_000
-        for _ in range(100):
-            later._look()
-            await asyncio.sleep(0)
-        assert sorted(node.delivered()) == sorted(payloads)
-        assert later.figures().pending == 0
-
-    asyncio.run(story())
+async def test_a_list_of_waiting_events_has_pages_however_much_is_in_their_headers() -> None:
+    node = Node()
+    later = _later(node, NOW_US)
+    headers = {f"h{number}": "x" * EVENT_HEADER_VALUE_BYTES_MAX for number in range(HEADERS_MAX)}
+    batch = Batch.from_events([Event(b"", NOW_US + 60_000_000, None, headers)] * 20)
+    later.publish(Publisher(), 1, OWNER, T, 0, batch)
+    found, more = await later.waiting(OWNER, None, 1 << 20)
+    assert more and len(found) == 5, "of a quarter of a mebibyte each"
+    rest, more = await later.waiting(OWNER, found[-1].id, 1 << 30)
+    assert not more and len(rest) == 15
 
 
-def test_a_list_of_waiting_events_has_pages_however_much_is_in_their_headers() -> None:
-    async def story() -> None:
-        node = Node()
+async def test_a_slot_whose_front_is_tidied_away_while_it_is_read_is_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node()
+    _wait(_later(node, NOW_US), b"tea")
+    read, raced = node.log.read, list[int]()
+
+    def reads(stream: Stream, epoch: Epoch, first: int, **bounds: int) -> list[bytes]:
+        if not raced and not stream.topic.endswith(".done"):
+            raced.append(first)
+            raise PositionExpired("retention has passed this offset", offset=first)
+        return read(stream, epoch, first, **bounds)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node.log, "read", reads)
         later = _later(node, NOW_US)
-        headers = {f"h{number}": "x" * EVENT_HEADER_VALUE_BYTES_MAX for number in range(HEADERS_MAX)}
-        batch = Batch.from_events([Event(b"", NOW_US + 60_000_000, None, headers)] * 20)
-        later.publish(Publisher(), 1, OWNER, T, 0, batch)
-        found, more = await later.waiting(OWNER, None, 1 << 20)
-        assert more and len(found) == 5, "of a quarter of a mebibyte each"
-        rest, more = await later.waiting(OWNER, found[-1].id, 1 << 30)
-        assert not more and len(rest) == 15
-
-    asyncio.run(story())
-
-
-def test_a_slot_whose_front_is_tidied_away_while_it_is_read_is_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
-        node = Node()
-        _wait(_later(node, NOW_US), b"tea")
-        read, raced = node.log.read, list[int]()
-
-        def reads(stream: Stream, epoch: Epoch, first: int, **bounds: int) -> list[bytes]:
-            if not raced and not stream.topic.endswith(".done"):
-                raced.append(first)
-                raise PositionExpired("retention has passed this offset", offset=first)
-            return read(stream, epoch, first, **bounds)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(node.log, "read", reads)
-            later = _later(node, NOW_US)
-            while not later.figures().indexed:
-                await asyncio.sleep(0)
-        assert raced and [each.id.offset for each in (await later.waiting(OWNER, None, 1 << 20))[0]] == [0]
-
-    asyncio.run(story())
+        while not later.figures().indexed:
+            await asyncio.sleep(0)
+    assert raced and [each.id.offset for each in (await later.waiting(OWNER, None, 1 << 20))[0]] == [0]
 
 
 def _later(node: Node, now_us: int) -> Later:
@@ -225,92 +210,83 @@ async def _ids(later: Later) -> list[EventId]:
     return [each.id for each in found]
 
 
-def test_what_waited_before_a_restore_comes_once_in_the_new_epoch(tmp_path: Path) -> None:
-    async def story() -> None:
-        node = Node(RocksStore(tmp_path / "7"))
-        later = _later(node, NOW_US)
-        old = _wait(later, b"tea", b"cup", b"milk", b"sugar")
-        await later.cancel(old[1], OWNER)
+async def test_what_waited_before_a_restore_comes_once_in_the_new_epoch(tmp_path: Path) -> None:
+    node = Node(RocksStore(tmp_path / "7"))
+    later = _later(node, NOW_US)
+    old = _wait(later, b"tea", b"cup", b"milk", b"sugar")
+    await later.cancel(old[1], OWNER)
 
-        node = _restored(node, tmp_path)
-        later = _later(node, NOW_US)
-        assert await _ids(later) == [old[0], old[2], old[3]]
-        new = _wait(later, b"cake")
-        assert (new[0].epoch, new[0].offset) == (8, 0)
-        assert await _ids(later) == [old[0], old[2], old[3], *new]
-        await later.cancel(old[2], OWNER)
+    node = _restored(node, tmp_path)
+    later = _later(node, NOW_US)
+    assert await _ids(later) == [old[0], old[2], old[3]]
+    new = _wait(later, b"cake")
+    assert (new[0].epoch, new[0].offset) == (8, 0)
+    assert await _ids(later) == [old[0], old[2], old[3], *new]
+    await later.cancel(old[2], OWNER)
 
-        node = _restored(node, tmp_path)  # once more, with marks in two epochs
-        later = _later(node, NOW_US)
-        assert await _ids(later) == [old[0], old[3], *new]
-        assert later.figures().pending == 3
-        later = _later(node, NOW_US + 61_000_000)
-        for _ in range(100):  # a slot has several turns of the loop
-            await asyncio.sleep(0)
-        assert sorted(node.delivered()) == [b"cake", b"sugar", b"tea"]
-        assert await _ids(later) == [] and later.figures().pending == 0
-        _later(node, NOW_US + 62_000_000)
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert len(node.delivered()) == 3, "none comes again"
-        node = _restored(node, tmp_path)
-        _later(node, NOW_US + 63_000_000)
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert node.delivered() == [], "nor after another restore"
-        node.log.close()
-
-    asyncio.run(story())
+    node = _restored(node, tmp_path)  # once more, with marks in two epochs
+    later = _later(node, NOW_US)
+    assert await _ids(later) == [old[0], old[3], *new]
+    assert later.figures().pending == 3
+    later = _later(node, NOW_US + 61_000_000)
+    for _ in range(100):  # a slot has several turns of the loop
+        await asyncio.sleep(0)
+    assert sorted(node.delivered()) == [b"cake", b"sugar", b"tea"]
+    assert await _ids(later) == [] and later.figures().pending == 0
+    _later(node, NOW_US + 62_000_000)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(node.delivered()) == 3, "none comes again"
+    node = _restored(node, tmp_path)
+    _later(node, NOW_US + 63_000_000)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert node.delivered() == [], "nor after another restore"
+    node.log.close()
 
 
-def test_what_waited_before_a_repair_comes_once_in_the_new_epoch(tmp_path: Path) -> None:
+async def test_what_waited_before_a_repair_comes_once_in_the_new_epoch(tmp_path: Path) -> None:
     def opened() -> Log:
         return open_log(tmp_path / "hurt", lambda: Epoch(7), disk_reserve_bytes=0)
 
-    async def story() -> None:
-        log = open_log(tmp_path / "sound", lambda: Epoch(7), disk_reserve_bytes=0)
-        later = _later(Node(log=log), NOW_US)
-        old = _wait(later, b"tea", b"cup", b"milk")
-        await later.cancel(old[1], OWNER)
-        settle(log)
-        _wait(later, b"lost")
-        copy_live(tmp_path / "sound", tmp_path / "hurt")
-        log.close()
+    log = open_log(tmp_path / "sound", lambda: Epoch(7), disk_reserve_bytes=0)
+    later = _later(Node(log=log), NOW_US)
+    old = _wait(later, b"tea", b"cup", b"milk")
+    await later.cancel(old[1], OWNER)
+    settle(log)
+    _wait(later, b"lost")
+    copy_live(tmp_path / "sound", tmp_path / "hurt")
+    log.close()
 
-        wounds.delete(wounds.wals, slice(-1, None))(tmp_path / "hurt", Random(1))  # noqa: S311
-        with pytest.raises(LogDamaged):
-            opened()
-        repaired = repair(tmp_path / "hurt", lambda: Epoch(8))
-        assert repaired.epoch == 8 and [(each.first, each.end) for each in repaired.losses] == [(3, 4)]
-        node = Node(log=opened())
-        assert await _ids(_later(node, NOW_US)) == [old[0], old[2]]
-        for _ in range(2):  # the second is a restart
-            _later(node, NOW_US + 61_000_000)
-            for _ in range(100):  # a slot has several turns of the loop
-                await asyncio.sleep(0)
-            assert sorted(node.delivered()) == [b"milk", b"tea"]
-        node.log.close()
-
-    asyncio.run(story())
+    wounds.delete(wounds.wals, slice(-1, None))(tmp_path / "hurt", Random(1))  # noqa: S311
+    with pytest.raises(LogDamaged):
+        opened()
+    repaired = repair(tmp_path / "hurt", lambda: Epoch(8))
+    assert repaired.epoch == 8 and [(each.first, each.end) for each in repaired.losses] == [(3, 4)]
+    node = Node(log=opened())
+    assert await _ids(_later(node, NOW_US)) == [old[0], old[2]]
+    for _ in range(2):  # the second is a restart
+        _later(node, NOW_US + 61_000_000)
+        for _ in range(100):  # a slot has several turns of the loop
+            await asyncio.sleep(0)
+        assert sorted(node.delivered()) == [b"milk", b"tea"]
+    node.log.close()
 
 
-def test_marks_stay_as_long_as_an_event_of_an_earlier_epoch_waits(tmp_path: Path) -> None:
-    async def story() -> None:
-        node = Node(RocksStore(tmp_path / "7"))
-        first, second = _wait(_later(node, NOW_US), b"tea", b"cup")
-        node = _restored(node, tmp_path)
-        later = _later(node, NOW_US)
-        await later.cancel(second, OWNER)
-        _tidy(node, later)
-        later = _later(node, NOW_US)
-        assert await _ids(later) == [first]
-        await later.cancel(first, OWNER)
-        _tidy(node, later)
-        assert all(state.start == state.end for state in node.log.states())
-        assert await _ids(_later(node, NOW_US)) == []
-        node.log.close()
-
-    asyncio.run(story())
+async def test_marks_stay_as_long_as_an_event_of_an_earlier_epoch_waits(tmp_path: Path) -> None:
+    node = Node(RocksStore(tmp_path / "7"))
+    first, second = _wait(_later(node, NOW_US), b"tea", b"cup")
+    node = _restored(node, tmp_path)
+    later = _later(node, NOW_US)
+    await later.cancel(second, OWNER)
+    _tidy(node, later)
+    later = _later(node, NOW_US)
+    assert await _ids(later) == [first]
+    await later.cancel(first, OWNER)
+    _tidy(node, later)
+    assert all(state.start == state.end for state in node.log.states())
+    assert await _ids(_later(node, NOW_US)) == []
+    node.log.close()
 
 
 def _tidy(node: Node, later: Later) -> None:

@@ -67,7 +67,7 @@ def test_waiting_for_the_machine_does_not_hide_work() -> None:
     assert told == [(0.5, 0.01), (0.3, 0.25), None, (0.3, 0.26)]
 
 
-def test_a_place_is_our_functions_the_innermost_first() -> None:
+async def test_a_place_is_our_functions_the_innermost_first() -> None:
     assert place_of(sys._getframe()) == WAITING, "tests are not ours in this sense"
     found: list[str] = []
 
@@ -76,33 +76,30 @@ def test_a_place_is_our_functions_the_innermost_first() -> None:
             found.append(place_of(sys._getframe()))
             return 0
 
-    asyncio.run(in_order(Beginning()))
+    await in_order(Beginning())
     assert found[0].startswith("node.slices.in_order")
 
 
 @pytest.mark.req("SEC-05")
-def test_a_step_that_takes_long_is_seen_while_it_lasts() -> None:
+async def test_a_step_that_takes_long_is_seen_while_it_lasts() -> None:
     told: list[HeldUp] = []
 
-    async def story() -> None:
-        delays = Histogram(DELAY_BUCKETS_S)
-        watch = LoopWatch(0.01, delays, told.append)
-        watch.start()
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                while not told:
-                    time.sleep(0.1)  # holds up the loop: that is the point
-                    await asyncio.sleep(0.01)
-        finally:
-            watch.stop()
-        assert sum(delays.counts[DELAY_BUCKETS_S.index(0.05) :]) >= 1
-
-    asyncio.run(story())
+    delays = Histogram(DELAY_BUCKETS_S)
+    watch = LoopWatch(0.01, delays, told.append)
+    watch.start()
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not told:
+                time.sleep(0.1)  # holds up the loop: that is the point
+                await asyncio.sleep(0.01)
+    finally:
+        watch.stop()
+    assert sum(delays.counts[DELAY_BUCKETS_S.index(0.05) :]) >= 1
     assert told[0].delay_s >= 0.05 and told[0].where
 
 
 @pytest.mark.req("SEC-05")
-def test_a_node_that_could_not_go_on_says_so(tmp_path: Path) -> None:
+async def test_a_node_that_could_not_go_on_says_so(tmp_path: Path) -> None:
     """It is stopped for a moment, as a machine that is too busy would; it need not be its own fault."""
 
     def held_up(node: RunningNode) -> bool:
@@ -112,7 +109,7 @@ def test_a_node_that_could_not_go_on_says_so(tmp_path: Path) -> None:
         os.kill(node.process.pid, signal.SIGSTOP)
         time.sleep(0.7)
         os.kill(node.process.pid, signal.SIGCONT)
-        asyncio.run(until(lambda: held_up(node)))
+        await until(lambda: held_up(node))
         late = [line for line in node.metrics().splitlines() if line.startswith("weft_loop_delay_seconds_bucket")]
         counts = {line.split('"')[1]: float(line.split()[1]) for line in late}
         assert counts["+Inf"] > counts["0.5"]

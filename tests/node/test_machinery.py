@@ -9,7 +9,7 @@ from typing import cast
 from weft.node.machinery import Machinery
 
 
-def test_groups_tell_their_positions_at_the_end_even_if_a_publisher_waits_in_vain() -> None:
+async def test_groups_tell_their_positions_at_the_end_even_if_a_publisher_waits_in_vain() -> None:
     """For copies that no peer makes, say."""
     done: list[str] = []
 
@@ -24,5 +24,5 @@ def test_groups_tell_their_positions_at_the_end_even_if_a_publisher_waits_in_vai
         engine=SimpleNamespace(finish=lambda: done.append("groups tell")),
         _storage=SimpleNamespace(wait_synced=for_ever),
     )
-    asyncio.run(Machinery.drain(cast("Machinery", parts), 0.0))
+    await Machinery.drain(cast("Machinery", parts), 0.0)
     assert done == ["clients drain", "calls drain", "groups tell", "calls close"]

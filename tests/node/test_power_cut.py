@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler: power c
 
 
 @pytest.mark.req("LOG-01", "LOG-03", "NFR-02")
-def test_what_had_a_receipt_outlives_a_power_cut(tmp_path: Path) -> None:
+async def test_what_had_a_receipt_outlives_a_power_cut(tmp_path: Path) -> None:
     library = build(tmp_path)
     chance = Random(20261116)  # noqa: S311
     receipted: dict[int, bytes] = {}  # offset -> payload
@@ -32,12 +32,12 @@ def test_what_had_a_receipt_outlives_a_power_cut(tmp_path: Path) -> None:
     for number in range(ROUNDS):
         journal = tmp_path / f"journal-{number}"
         with node(tmp_path, environment(library, tmp_path / "data", journal)) as running:
-            asyncio.run(publish_until_cut(running, number, receipted, RECEIPTS_MIN + chance.randint(0, 100)))
+            await publish_until_cut(running, number, receipted, RECEIPTS_MIN + chance.randint(0, 100))
         taken += cut_power(journal, chance).writes_lost
         journal.unlink()
     assert taken, "no cut took anything: nothing was tried"
     with node(tmp_path, {}) as running:
-        found = asyncio.run(read_all(running))
+        found = await read_all(running)
         running.end_quietly()
     assert {offset: found.get(offset) for offset in receipted} == receipted
     assert sorted(found) == list(range(len(found)))

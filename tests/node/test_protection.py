@@ -164,51 +164,48 @@ def renewals(node: RunningNode) -> int:
 
 
 @pytest.mark.req("SEC-01")
-def test_crowds_that_connect_at_once_do_not_end_a_node_while_its_certificate_is_renewed(tmp_path: Path) -> None:
+async def test_crowds_that_connect_at_once_do_not_end_a_node_while_its_certificate_is_renewed(tmp_path: Path) -> None:
     file = tmp_path / "weft.toml"
     file.write_text(f'[security]\ncertificate_lifetime_s = {LIFETIME_S}\nclient_certificates = "required"\n')
     data = tmp_path / "a"
 
-    async def story(node: RunningNode) -> None:
-        crowd = crowd_of(node, data, tmp_path)
-        async with asyncio.timeout(WAIT_S), publishing(node, "plant.temp") as receipts:
-            shown: set[bytes] = set()
-            while len(shown) < 2 or not receipts:  # until a wave has met the renewal
-                shown |= await crowd.wave()
-        before, times = await crowd.valid_client(crowd.connect()), renewals(node)
-        await until(lambda: renewals(node) > times)
-        on_disk = {certificate_on_disk(data)}
-        shown = await crowd.wave()
-        on_disk.add(certificate_on_disk(data))  # another one, if the wave was that slow
-        assert before not in shown, "every handshake after a renewal is with the new certificate"
-        assert shown <= on_disk
-        async with asyncio.timeout(WAIT_S), node.client() as client:
-            await client.publish("plant.temp", b"last")
-            kept: set[bytes] = set()
-            async with client.subscribe("plant.temp", start="earliest") as events:
-                async for event in events:
-                    kept.add(event.payload)
-                    if event.payload == b"last":
-                        break
-        assert receipts
-        assert receipts <= kept
-
     with up(data, "--config", str(file)) as node:
         with staying_alive(node):
-            asyncio.run(story(node))
+            crowd = crowd_of(node, data, tmp_path)
+            async with asyncio.timeout(WAIT_S), publishing(node, "plant.temp") as receipts:
+                shown: set[bytes] = set()
+                while len(shown) < 2 or not receipts:  # until a wave has met the renewal
+                    shown |= await crowd.wave()
+            before, times = await crowd.valid_client(crowd.connect()), renewals(node)
+            await until(lambda: renewals(node) > times)
+            on_disk = {certificate_on_disk(data)}
+            shown = await crowd.wave()
+            on_disk.add(certificate_on_disk(data))  # another one, if the wave was that slow
+            assert before not in shown, "every handshake after a renewal is with the new certificate"
+            assert shown <= on_disk
+            async with asyncio.timeout(WAIT_S), node.client() as client:
+                await client.publish("plant.temp", b"last")
+                kept: set[bytes] = set()
+                async with client.subscribe("plant.temp", start="earliest") as events:
+                    async for event in events:
+                        kept.add(event.payload)
+                        if event.payload == b"last":
+                            break
+            assert receipts
+            assert receipts <= kept
         assert node.end() == 0
         assert "Traceback" not in node.said()
 
 
 @pytest.mark.req("SEC-01")
-def test_clients_that_reconnect_at_once_do_not_end_a_node_that_was_restarted(tmp_path: Path) -> None:
+async def test_clients_that_reconnect_at_once_do_not_end_a_node_that_was_restarted(tmp_path: Path) -> None:
     data = tmp_path / "a"
 
     async def published(clients: list[weft.Client], text: str) -> None:
         async with asyncio.timeout(WAIT_S):
             await asyncio.gather(*(client.publish("plant.temp", text) for client in clients))
 
-    async def story(port: int) -> None:
+    with held_port() as port:
         place = ("--listen", f"127.0.0.1:{port}")
         async with AsyncExitStack() as parts:
             with up(data, *place) as node:
@@ -220,6 +217,3 @@ def test_clients_that_reconnect_at_once_do_not_end_a_node_that_was_restarted(tmp
                 with staying_alive(node):
                     await published(clients, "after")
                 assert await asyncio.to_thread(node.end) == 0
-
-    with held_port() as port:
-        asyncio.run(story(port))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -37,28 +37,23 @@ from weft.model import Event, Position
 pytestmark = pytest.mark.req("LAK-04")
 
 __all__ = ["s3"]
-Story = Callable[[RunningNode, Client], Awaitable[None]]
 
 
-def told(tmp_path: Path, archive: Archive, story: Story, **settings: object) -> RunningNode:
-    """A story with a node that has this table. What it wrote is left."""
+@asynccontextmanager
+async def reading(tmp_path: Path, archive: Archive, **settings: object) -> AsyncIterator[tuple[RunningNode, Client]]:
+    """A node that has this table, and a client of it."""
     config = config_of(tmp_path / "weft.toml", archive.settings, **settings)  # type: ignore[arg-type]
-
-    async def tell(node: RunningNode) -> None:
-        async with client_of(node) as client:
-            await story(node, client)
-
     with up(tmp_path / "data", "--insecure", "--config", str(config)) as node:
-        asyncio.run(tell(node))
+        async with client_of(node) as client:
+            yield node, client
         node.end_quietly()
-        return node
 
 
 @pytest.mark.parametrize("kind", list(TableFormat))
-def test_subscribers_fetches_and_positions_go_over_the_seam(tmp_path: Path, kind: TableFormat) -> None:
+async def test_subscribers_fetches_and_positions_go_over_the_seam(tmp_path: Path, kind: TableFormat) -> None:
     archive = Archive(tmp_path / "lake", kind)
 
-    async def story(node: RunningNode, client: Client) -> None:
+    async with reading(tmp_path, archive) as (node, client):
         stream, epoch = await filled(client, archive)
         (found,) = await client.positions("plant.>")
         assert (found.first_offset, found.earliest_offset, found.latest_offset) == (0, 10, 20)
@@ -82,15 +77,13 @@ def test_subscribers_fetches_and_positions_go_over_the_seam(tmp_path: Path, kind
         assert f'weft_history_files{{table="{archive.settings.path}"}} 1.0' in metrics
         assert "history_ready" in {line["event"] for line in node.logged()}
 
-    told(tmp_path, archive, story)
 
-
-def test_streams_of_nodes_that_are_gone_for_good_are_read_too(tmp_path: Path) -> None:
+async def test_streams_of_nodes_that_are_gone_for_good_are_read_too(tmp_path: Path) -> None:
     archive = Archive(tmp_path / "lake")
     gone = key_of("plant.temp", "long-gone", epoch=3)
     archive.write((gone, 5, old(10, 5)), (key_of("other.topic", "long-gone", epoch=3), 0, old(2)))
 
-    async def story(node: RunningNode, client: Client) -> None:
+    async with reading(tmp_path, archive) as (_node, client):
         key, _ = await publish(client, "plant.temp", fresh(3, 0))
         assert sorted(await read(client, "plant.>", 13, start="earliest")) == sorted([*events(10, 5), *events(3)])
         found = {str(each.stream.origin): each for each in await client.positions("plant.>")}
@@ -103,13 +96,11 @@ def test_streams_of_nodes_that_are_gone_for_good_are_read_too(tmp_path: Path) ->
         assert (topics["other.topic"].events, topics["other.topic"].history_events) == (0, 2)
         assert topics["plant.temp"].streams == 2
 
-    told(tmp_path, archive, story)
 
-
-def test_a_hole_between_table_and_log_is_told_with_where_it_goes_on(tmp_path: Path) -> None:
+async def test_a_hole_between_table_and_log_is_told_with_where_it_goes_on(tmp_path: Path) -> None:
     archive = Archive(tmp_path / "lake")
 
-    async def story(node: RunningNode, client: Client) -> None:
+    async with reading(tmp_path, archive) as (_node, client):
         key, _ = await publish(client, "plant.temp", old(10))
         archive.write((key, 0, old(4)), (key, 6, old(2, 6)))
         await cut(client, "plant.temp", 10)
@@ -129,15 +120,13 @@ def test_a_hole_between_table_and_log_is_told_with_where_it_goes_on(tmp_path: Pa
                     pass
         assert await read(client, "plant.>", 2, start=[Position(*key, 10)]) == events(2, 10)
 
-    told(tmp_path, archive, story)
 
-
-def test_a_table_that_is_away_is_told_and_holds_up_nobody_else(tmp_path: Path) -> None:
+async def test_a_table_that_is_away_is_told_and_holds_up_nobody_else(tmp_path: Path) -> None:
     archive = Archive(tmp_path / "lake")
     place = Path(archive.settings.path)
     away = tmp_path / "away"
 
-    async def story(node: RunningNode, client: Client) -> None:
+    async with reading(tmp_path, archive) as (node, client):
         key = await filled(client, archive)
         assert (await client.positions("plant.>"))[0].history == ((0, 10),), "the index is made, no event is read"
         place.rename(away)
@@ -157,14 +146,12 @@ def test_a_table_that_is_away_is_told_and_holds_up_nobody_else(tmp_path: Path) -
         assert await waiting == events(20), "the client has come back by itself"
         assert lines_of(node, "history_back")
 
-    told(tmp_path, archive, story)
 
-
-def test_a_damaged_file_is_told_with_what_is_lost(tmp_path: Path) -> None:
+async def test_a_damaged_file_is_told_with_what_is_lost(tmp_path: Path) -> None:
     archive = Archive(tmp_path / "lake")
     bytes_of_all_kinds = bytes(range(256))
 
-    async def story(node: RunningNode, client: Client) -> None:
+    async with reading(tmp_path, archive) as (_node, client):
         damaged = [Event(bytes_of_all_kinds, OLD_US)] * 5
         key, _ = await publish(client, "plant.temp", [*old(5), *damaged, *old(5, 10)])
         for first, some in ((0, old(5)), (5, damaged), (10, old(5, 10))):
@@ -180,8 +167,6 @@ def test_a_damaged_file_is_told_with_what_is_lost(tmp_path: Path) -> None:
         assert (failure.value.facts["first"], failure.value.facts["end"]) == ("5", "10")
         assert await read(client, "plant.>", 5, start=[Position(*key, 10)]) == events(5, 10)
 
-    told(tmp_path, archive, story)
-
 
 def damage(archive: Archive, there: bytes) -> None:
     """Flip a bit of these bytes, in whichever file of the table has them."""
@@ -195,7 +180,7 @@ def damage(archive: Archive, there: bytes) -> None:
     raise AssertionError("no file has them")
 
 
-def test_a_node_that_is_killed_while_a_table_is_read_loses_and_repeats_nothing(tmp_path: Path) -> None:
+async def test_a_node_that_is_killed_while_a_table_is_read_loses_and_repeats_nothing(tmp_path: Path) -> None:
     archive = Archive(tmp_path / "lake")
     config = config_of(tmp_path / "weft.toml", archive.settings)
     count = 3000
@@ -212,17 +197,14 @@ def test_a_node_that_is_killed_while_a_table_is_read_loses_and_repeats_nothing(t
                         break
             return found
 
-    async def prepare(node: RunningNode) -> None:
+    nodes: list[RunningNode] = []
+    with up(tmp_path / "data", "--insecure", "--config", str(config)) as node:
         async with client_of(node) as client:
             key, _ = await publish(client, "plant.temp", old(count))
             for first in range(0, count, 500):
                 archive.write((key, first, old(500, first)))
             await cut(client, "plant.temp", count)
             await publish(client, "plant.temp", fresh(10, count))
-
-    nodes: list[RunningNode] = []
-    with up(tmp_path / "data", "--insecure", "--config", str(config)) as node:
-        asyncio.run(prepare(node))
         again = ("--insecure", "--config", str(config), "--listen", node.grpc)
         with ExitStack() as stack:
 
@@ -230,14 +212,14 @@ def test_a_node_that_is_killed_while_a_table_is_read_loses_and_repeats_nothing(t
                 node.end(signal.SIGKILL)
                 nodes.append(stack.enter_context(up(tmp_path / "data", *again)))
 
-            assert asyncio.run(story(node.grpc)) == events(count + 10)
+            assert await story(node.grpc) == events(count + 10)
             nodes[0].end_quietly()
 
 
-def test_a_group_that_has_fallen_behind_goes_on_in_the_table(tmp_path: Path) -> None:
+async def test_a_group_that_has_fallen_behind_goes_on_in_the_table(tmp_path: Path) -> None:
     archive = Archive(tmp_path / "lake")
 
-    async def story(node: RunningNode, client: Client) -> None:
+    async with reading(tmp_path, archive) as (_node, client):
         key = await filled(client, archive)
         assert await read(client, "plant.>", 10, start="earliest", group="new") == events(10, 10)
         for group in ("auto", "manual"):
@@ -255,16 +237,14 @@ def test_a_group_that_has_fallen_behind_goes_on_in_the_table(tmp_path: Path) -> 
         await client.commit("auto", [Position(*key, 3)])
         assert (await read(client, "plant.>", 17, group="auto")) == events(17, 3)
 
-    told(tmp_path, archive, story)
 
-
-def test_history_is_read_with_the_rights_of_the_topic(tmp_path: Path) -> None:
+async def test_history_is_read_with_the_rights_of_the_topic(tmp_path: Path) -> None:
     archive = Archive(tmp_path / "lake")
     secret = key_of("plant.secret", "gone", epoch=3)
     archive.write((secret, 0, old(5)), (key_of("plant.open", "gone", epoch=3), 0, old(5)))
     config = config_of(tmp_path / "weft.toml", archive.settings)
     with up(tmp_path / "data", "--config", str(config)) as node:
-        asyncio.run(_with_rights(node, secret[0], secret[1]))
+        await _with_rights(node, secret[0], secret[1])
         node.end_quietly()
 
 
@@ -287,18 +267,16 @@ async def _with_rights(node: RunningNode, stream: object, epoch: int) -> None:
         assert [each.topic for each in await reader.topics()] == ["plant.open"]
 
 
-def test_a_table_in_an_object_store(tmp_path: Path, s3: S3) -> None:
+async def test_a_table_in_an_object_store(tmp_path: Path, s3: S3) -> None:
     archive = Archive(s3.bucket(), access=s3.access)
 
-    async def story(node: RunningNode, client: Client) -> None:
+    async with reading(tmp_path, archive) as (node, client):
         await filled(client, archive)
         assert await read(client, "plant.>", 20, start="earliest") == events(20)
         assert SECRET_KEY not in node.said() + node.metrics()
 
-    told(tmp_path, archive, story)
 
-
-def test_two_tables_each_have_their_topics(tmp_path: Path) -> None:
+async def test_two_tables_each_have_their_topics(tmp_path: Path) -> None:
     plant, rest = Archive(tmp_path / "plant"), Archive(tmp_path / "rest")
     one, other = key_of("plant.temp", "gone", epoch=3), key_of("office.temp", "gone", epoch=3)
     plant.write((one, 0, old(3)), (other, 0, [Event(b"of the wrong table", OLD_US)]))
@@ -306,11 +284,8 @@ def test_two_tables_each_have_their_topics(tmp_path: Path) -> None:
     file = config_of(tmp_path / "weft.toml", plant.settings, patterns=["plant.>"])
     file.write_text(file.read_text() + f'\n[[history]]\npath = "{rest.settings.path}"\n')
 
-    async def tell(node: RunningNode) -> None:
+    with up(tmp_path / "data", "--insecure", "--config", str(file)) as node:
         async with client_of(node) as client:
             assert sorted(await read(client, ">", 5, start="earliest")) == sorted([*events(3), *events(2)])
             assert [each.topic for each in await client.topics()] == ["office.temp", "plant.temp"]
-
-    with up(tmp_path / "data", "--insecure", "--config", str(file)) as node:
-        asyncio.run(tell(node))
         node.end_quietly()

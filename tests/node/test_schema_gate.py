@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import pytest
 import structlog
@@ -55,131 +54,103 @@ class Gate:
                 await asyncio.sleep(0.001)
 
 
-def run(work: Callable[[], Any]) -> None:
-    asyncio.run(work())
+async def test_what_has_no_schema_passes_at_once() -> None:
+    gate = Gate(record("plant.>"), record("quiet.>", Mode.OFF), record(">", Mode.REJECT, "other STRING"))
+    for name in ("mill.a", "quiet.a", "weft.kv.x"):
+        gate.check(name, [BAD], Topic(name))
+    assert gate.told == [("mill.a", {}), ("quiet.a", {}), ("weft.kv.x", {})]
+    assert gate.gate.applies(TEMP) and not gate.gate.applies(Topic("quiet.a"))
+    assert not gate.gate.applies(Topic("weft.inbox.x"))
 
 
-def test_what_has_no_schema_passes_at_once() -> None:
-    async def story() -> None:
-        gate = Gate(record("plant.>"), record("quiet.>", Mode.OFF), record(">", Mode.REJECT, "other STRING"))
-        for name in ("mill.a", "quiet.a", "weft.kv.x"):
-            gate.check(name, [BAD], Topic(name))
-        assert gate.told == [("mill.a", {}), ("quiet.a", {}), ("weft.kv.x", {})]
-        assert gate.gate.applies(TEMP) and not gate.gate.applies(Topic("quiet.a"))
-        assert not gate.gate.applies(Topic("weft.inbox.x"))
-
-    run(story)
-
-
-def test_small_batches_are_checked_at_once() -> None:
-    async def story() -> None:
-        gate = Gate(record())
-        gate.check("good", [GOOD] * 3)
-        gate.check("bad", [GOOD, BAD, BAD], first=False)
-        gate.check("few", Batch.from_columns([GOOD, BAD], 0))
-        gate.check("arrow", Batch.from_columns([GOOD] * 500 + [BAD], 0))
-        reason = "id: expected BIGINT, found text"
-        assert gate.told == [
-            ("good", {}),
-            ("bad", {1: reason, 2: reason}),
-            ("few", {1: reason}),
-            ("arrow", {500: reason}),
-        ]
-        (figures,) = gate.gate.figures()
-        assert (figures.pattern, figures.checked, figures.faults) == ("plant.>", 3 + 3 + 2 + 501, 4)
-
-    run(story)
+async def test_small_batches_are_checked_at_once() -> None:
+    gate = Gate(record())
+    gate.check("good", [GOOD] * 3)
+    gate.check("bad", [GOOD, BAD, BAD], first=False)
+    gate.check("few", Batch.from_columns([GOOD, BAD], 0))
+    gate.check("arrow", Batch.from_columns([GOOD] * 500 + [BAD], 0))
+    reason = "id: expected BIGINT, found text"
+    assert gate.told == [
+        ("good", {}),
+        ("bad", {1: reason, 2: reason}),
+        ("few", {1: reason}),
+        ("arrow", {500: reason}),
+    ]
+    (figures,) = gate.gate.figures()
+    assert (figures.pattern, figures.checked, figures.faults) == ("plant.>", 3 + 3 + 2 + 501, 4)
 
 
-def test_large_batches_wait_and_keep_their_order() -> None:
-    async def story() -> None:
-        gate = Gate(record())
-        gate.check("large", Batch.from_columns([GOOD] * 9_000, 0))
-        gate.check("small, behind it", [GOOD])
-        gate.check("large and bad", [GOOD] * 4_000 + [BAD] + [GOOD] * 4_000)
-        gate.check("another topic", [GOOD], Topic("plant.b"))
-        gate.check("another publisher", [BAD], by="q")
-        assert [name for name, _ in gate.told] == ["another topic", "another publisher"]
-        await gate.until_told(5)
-        assert [name for name, _ in gate.told[2:]] == ["large", "small, behind it", "large and bad"]
-        assert list(gate.told[4][1]) == [4_000]
-
-    run(story)
+async def test_large_batches_wait_and_keep_their_order() -> None:
+    gate = Gate(record())
+    gate.check("large", Batch.from_columns([GOOD] * 9_000, 0))
+    gate.check("small, behind it", [GOOD])
+    gate.check("large and bad", [GOOD] * 4_000 + [BAD] + [GOOD] * 4_000)
+    gate.check("another topic", [GOOD], Topic("plant.b"))
+    gate.check("another publisher", [BAD], by="q")
+    assert [name for name, _ in gate.told] == ["another topic", "another publisher"]
+    await gate.until_told(5)
+    assert [name for name, _ in gate.told[2:]] == ["large", "small, behind it", "large and bad"]
+    assert list(gate.told[4][1]) == [4_000]
 
 
-def test_a_large_batch_holds_up_nobody() -> None:
+async def test_a_large_batch_holds_up_nobody() -> None:
     """While it is checked, the loop turns and others have their answers."""
 
-    async def story() -> None:
-        gate = Gate(record(text="id ARRAY<INT>"))
-        slow = b'{"id":[' + b"1.0," * 5_000 + b"1]}"  # whole numbers with a point: each needs a thorough look
-        gate.check("large", [slow] * 20, by="q")
-        for number in range(5):
-            gate.check(number, [b"{}"])
-            await asyncio.sleep(0)
-        await gate.until_told(6)
-        assert [name for name, _ in gate.told] == [0, 1, 2, 3, 4, "large"]
-        assert gate.told[-1] == ("large", {})
-
-    run(story)
+    gate = Gate(record(text="id ARRAY<INT>"))
+    slow = b'{"id":[' + b"1.0," * 5_000 + b"1]}"  # whole numbers with a point: each needs a thorough look
+    gate.check("large", [slow] * 20, by="q")
+    for number in range(5):
+        gate.check(number, [b"{}"])
+        await asyncio.sleep(0)
+    await gate.until_told(6)
+    assert [name for name, _ in gate.told] == [0, 1, 2, 3, 4, "large"]
+    assert gate.told[-1] == ("large", {})
 
 
-def test_a_turn_of_the_loop_checks_only_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_of_the_loop_checks_only_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_gate, "TURN_S", -1.0)  # every turn is old
 
-    async def story() -> None:
-        gate = Gate(record())
-        for number in range(3_000):
-            gate.check(number, [GOOD] if number % 2 else [BAD], Topic(f"plant.t{number}"))
-        assert gate.told == []
-        await gate.until_told(3_000)
-        assert all(bool(broken) == (number % 2 == 0) for number, broken in gate.told if isinstance(number, int))
-
-    run(story)
+    gate = Gate(record())
+    for number in range(3_000):
+        gate.check(number, [GOOD] if number % 2 else [BAD], Topic(f"plant.t{number}"))
+    assert gate.told == []
+    await gate.until_told(3_000)
+    assert all(bool(broken) == (number % 2 == 0) for number, broken in gate.told if isinstance(number, int))
 
 
-def test_warnings_are_counted_and_logged_once_a_minute() -> None:
-    async def story() -> None:
-        with capture_logs() as logs:
-            gate = Gate(record(mode=Mode.WARN))
-            for second in range(0, 121, 10):
-                gate.now_s = float(second)
-                gate.check(second, [GOOD, BAD, BAD])
-            assert all(broken == {} for _, broken in gate.told)
-        assert [each["times"] for each in logs if each["event"] == "schema_broken"] == [1, 6, 6]
-        assert logs[0]["schema"] == "plant.>" and logs[0]["field"] == "id" and "expected BIGINT" in logs[0]["reason"]
-        assert gate.gate.figures()[0].faults == 26
-
-    run(story)
+async def test_warnings_are_counted_and_logged_once_a_minute() -> None:
+    with capture_logs() as logs:
+        gate = Gate(record(mode=Mode.WARN))
+        for second in range(0, 121, 10):
+            gate.now_s = float(second)
+            gate.check(second, [GOOD, BAD, BAD])
+        assert all(broken == {} for _, broken in gate.told)
+    assert [each["times"] for each in logs if each["event"] == "schema_broken"] == [1, 6, 6]
+    assert logs[0]["schema"] == "plant.>" and logs[0]["field"] == "id" and "expected BIGINT" in logs[0]["reason"]
+    assert gate.gate.figures()[0].faults == 26
 
 
-def test_a_payload_beyond_the_limit_is_a_fault() -> None:
-    async def story() -> None:
-        gate = Gate(record())
-        huge = b'{"id":1,"x":"' + b"y" * PAYLOAD_BYTES_MAX + b'"}'
-        gate.check("huge", [GOOD, huge])
-        await gate.until_told(1)
-        assert "where a schema is checked, the limit is 262144" in gate.told[0][1][1]
-        with pytest.raises(SchemaBroken):
-            await check_one(gate.gate, TEMP, huge)
-        await check_one(gate.gate, TEMP, GOOD)
-        await check_one(gate.gate, Topic("mill.a"), BAD)
-
-    run(story)
+async def test_a_payload_beyond_the_limit_is_a_fault() -> None:
+    gate = Gate(record())
+    huge = b'{"id":1,"x":"' + b"y" * PAYLOAD_BYTES_MAX + b'"}'
+    gate.check("huge", [GOOD, huge])
+    await gate.until_told(1)
+    assert "where a schema is checked, the limit is 262144" in gate.told[0][1][1]
+    with pytest.raises(SchemaBroken):
+        await check_one(gate.gate, TEMP, huge)
+    await check_one(gate.gate, TEMP, GOOD)
+    await check_one(gate.gate, Topic("mill.a"), BAD)
 
 
-def test_rules_change_while_others_wait() -> None:
-    async def story() -> None:
-        gate = Gate(record())
-        gate.check("large", [GOOD] * 5_000)
-        gate.gate.set_records([])
-        gate.check("behind it, by the rule of then", [BAD])
-        gate.check("without a rule", [BAD], by="q")
-        assert [name for name, _ in gate.told] == ["without a rule"]
-        await gate.until_told(3)
-        assert [bool(broken) for _, broken in gate.told] == [False, False, True]
-        gate.gate.set_records([record(text="name STRING")])
-        gate.check("a new rule", [b'{"name":1}'])
-        assert gate.told[-1][1] == {0: "name: expected STRING, found the number 1"}
-
-    run(story)
+async def test_rules_change_while_others_wait() -> None:
+    gate = Gate(record())
+    gate.check("large", [GOOD] * 5_000)
+    gate.gate.set_records([])
+    gate.check("behind it, by the rule of then", [BAD])
+    gate.check("without a rule", [BAD], by="q")
+    assert [name for name, _ in gate.told] == ["without a rule"]
+    await gate.until_told(3)
+    assert [bool(broken) for _, broken in gate.told] == [False, False, True]
+    gate.gate.set_records([record(text="name STRING")])
+    gate.check("a new rule", [b'{"name":1}'])
+    assert gate.told[-1][1] == {0: "name: expected STRING, found the number 1"}

@@ -21,16 +21,13 @@ def _change(text: str) -> Change:
 
 
 @pytest.mark.req("LAK-02")
-def test_of_two_changes_at_once_the_second_is_based_on_the_first(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running_node(tmp_path) as node:
-            schemas = node._machinery.schemas
-            await schemas.put(SHOP, _change("a BIGINT"), "a test", dry_run=False)
-            texts = ("a BIGINT, b STRING", "a BIGINT, c STRING")
-            puts = (schemas.put(SHOP, _change(text), "a test", dry_run=False) for text in texts)
-            told = [each.latest for each in await asyncio.gather(*puts)]
-            assert [each.number for each in told] == [2, 3], "who was told of a version finds it under its number"
-            (known,) = await schemas.list()
-            assert list(known.versions[1:]) == told
-
-    asyncio.run(story())
+async def test_of_two_changes_at_once_the_second_is_based_on_the_first(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node:
+        schemas = node._machinery.schemas
+        await schemas.put(SHOP, _change("a BIGINT"), "a test", dry_run=False)
+        texts = ("a BIGINT, b STRING", "a BIGINT, c STRING")
+        puts = (schemas.put(SHOP, _change(text), "a test", dry_run=False) for text in texts)
+        told = [each.latest for each in await asyncio.gather(*puts)]
+        assert [each.number for each in told] == [2, 3], "who was told of a version finds it under its number"
+        (known,) = await schemas.list()
+        assert list(known.versions[1:]) == told

@@ -84,64 +84,52 @@ def stuck(bench: Bench) -> Iterator[None]:
         leave.set()
 
 
-def test_all_that_several_syncs_brought_is_told_at_once() -> None:
-    async def story() -> None:
-        bench = Bench(inline=False)
-        last = 0
-        for _ in range(5):  # the loop does not turn meanwhile
-            last = bench.append()
-            bench.storage.wake()
-            while bench.log.synced < last:
-                pass
-        await bench.until(lambda: bench.said and bench.said[-1].ticket == last)
-        assert len(bench.said) <= 2  # the thread may have been between its sync and saying so
-        assert bench.said[0].advanced == {(STREAM, 1): 5}
-        assert set(bench.threads) == {"weft-log-sync"}
-        await bench.storage.close()
-
-    asyncio.run(story())
+async def test_all_that_several_syncs_brought_is_told_at_once() -> None:
+    bench = Bench(inline=False)
+    last = 0
+    for _ in range(5):  # the loop does not turn meanwhile
+        last = bench.append()
+        bench.storage.wake()
+        while bench.log.synced < last:
+            pass
+    await bench.until(lambda: bench.said and bench.said[-1].ticket == last)
+    assert len(bench.said) <= 2  # the thread may have been between its sync and saying so
+    assert bench.said[0].advanced == {(STREAM, 1): 5}
+    assert set(bench.threads) == {"weft-log-sync"}
+    await bench.storage.close()
 
 
-def test_a_small_write_is_synced_by_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_small_write_is_synced_by_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "QUICK_SYNC_S", 1000.0)
 
-    async def story() -> None:
-        bench = Bench(inline=True)
-        for _ in range(3):
-            ticket = bench.append()
-            bench.storage.wake()
-            assert bench.said[-1] == Synced(ticket, {(STREAM, Epoch(1)): ticket})
-        assert bench.threads == ["MainThread"] * 3
-        assert len(bench.times_s) == 3
-        await bench.storage.close()
-
-    asyncio.run(story())
-
-
-def test_the_marks_follow_a_sync_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
-        bench = Bench(inline=True)
-        settled = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        monkeypatch.setattr(bench.log, "settle", lambda: loop.call_soon_threadsafe(settled.set))
-        bench.append()
+    bench = Bench(inline=True)
+    for _ in range(3):
+        ticket = bench.append()
         bench.storage.wake()
-        await asyncio.wait_for(settled.wait(), 30)
-        await bench.storage.close()
+        assert bench.said[-1] == Synced(ticket, {(STREAM, Epoch(1)): ticket})
+    assert bench.threads == ["MainThread"] * 3
+    assert len(bench.times_s) == 3
+    await bench.storage.close()
 
-    asyncio.run(story())
+
+async def test_the_marks_follow_a_sync_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(inline=True)
+    settled = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(bench.log, "settle", lambda: loop.call_soon_threadsafe(settled.set))
+    bench.append()
+    bench.storage.wake()
+    await asyncio.wait_for(settled.wait(), 30)
+    await bench.storage.close()
 
 
-def test_a_big_write_is_the_threads() -> None:
-    async def story() -> None:
-        bench = Bench(inline=True)
-        bench.append(bytes(room.SMALL_BYTES))
-        bench.storage.wake()
-        await bench.until(lambda: bench.said)
-        assert bench.threads == ["weft-log-sync"]
-        await bench.storage.close()
-
-    asyncio.run(story())
+async def test_a_big_write_is_the_threads() -> None:
+    bench = Bench(inline=True)
+    bench.append(bytes(room.SMALL_BYTES))
+    bench.storage.wake()
+    await bench.until(lambda: bench.said)
+    assert bench.threads == ["weft-log-sync"]
+    await bench.storage.close()
 
 
 class Disk:
@@ -157,116 +145,95 @@ class Disk:
         self.now_s += self.takes_s
 
 
-def test_a_slow_disk_is_left_to_the_thread_for_longer_and_longer() -> None:
-    async def story() -> None:
-        bench = Bench(inline=True)
-        disk = Disk(bench)
-        disk.takes_s = 2 * room.QUICK_SYNC_S
-        in_thread_s = []
-        for _ in range(3):
-            begun_s, before = disk.now_s, len(bench.threads)
-            while "MainThread" not in bench.threads[before:]:
-                disk.now_s += 0.25
-                bench.append()
-                bench.storage.wake()
-                await bench.storage.wait_synced()
-            in_thread_s.append(disk.now_s - begun_s)
-        assert in_thread_s[1:] == pytest.approx([room.SLOW_PAUSE_S, 2 * room.SLOW_PAUSE_S], abs=0.3)
-        await bench.storage.close()
-
-    asyncio.run(story())
-
-
-def test_a_slow_sync_among_quick_ones_changes_nothing() -> None:
-    """Once, the disk takes a hundred times as long as it may."""
-
-    async def story() -> None:
-        bench = Bench(inline=True)
-        disk = Disk(bench)
-        for number in range(room.AVERAGED + 2):
-            disk.takes_s = 100 * room.QUICK_SYNC_S if number == room.AVERAGED else 0.0
+async def test_a_slow_disk_is_left_to_the_thread_for_longer_and_longer() -> None:
+    bench = Bench(inline=True)
+    disk = Disk(bench)
+    disk.takes_s = 2 * room.QUICK_SYNC_S
+    in_thread_s = []
+    for _ in range(3):
+        begun_s, before = disk.now_s, len(bench.threads)
+        while "MainThread" not in bench.threads[before:]:
+            disk.now_s += 0.25
             bench.append()
             bench.storage.wake()
-        assert set(bench.threads) == {"MainThread"}
-        await bench.storage.close()
-
-    asyncio.run(story())
-
-
-def test_the_loop_does_not_wait_for_a_thread_that_is_at_it() -> None:
-    async def story() -> None:
-        bench = Bench(inline=True)
-        with stuck(bench):
-            ticket = bench.append()
-            bench.storage.wake()
-            assert bench.said == []
-        await bench.until(lambda: bench.said and bench.said[-1].ticket == ticket)
-        assert set(bench.threads) == {"weft-log-sync"}
-        await bench.storage.close()
-
-    asyncio.run(story())
+            await bench.storage.wait_synced()
+        in_thread_s.append(disk.now_s - begun_s)
+    assert in_thread_s[1:] == pytest.approx([room.SLOW_PAUSE_S, 2 * room.SLOW_PAUSE_S], abs=0.3)
+    await bench.storage.close()
 
 
-@pytest.mark.parametrize("inline", [False, True])
-def test_a_full_disk_is_tried_again(inline: bool) -> None:
-    async def story() -> None:
-        bench = Bench(inline)
-        tries = iter(range(3))
+async def test_a_slow_sync_among_quick_ones_changes_nothing() -> None:
+    """Once, the disk takes a hundred times as long as it may."""
 
-        def full() -> None:
-            if next(tries, None) is not None:
-                raise DiskFull("no room")
-
-        bench.trouble = full
-        ticket = bench.append()
-        bench.storage.wake()
-        await bench.until(lambda: bench.said)
-        assert bench.said[-1].ticket == ticket
-        assert bench.storage.disk_full is None
-        assert bench.failures == []
-        await bench.storage.close()
-
-    asyncio.run(story())
-
-
-@pytest.mark.parametrize("inline", [False, True])
-def test_a_log_that_fails_is_told(inline: bool) -> None:
-    async def story() -> None:
-        bench = Bench(inline)
-
-        def fire() -> None:
-            raise StorageError("on fire")
-
-        bench.trouble = fire
+    bench = Bench(inline=True)
+    disk = Disk(bench)
+    for number in range(room.AVERAGED + 2):
+        disk.takes_s = 100 * room.QUICK_SYNC_S if number == room.AVERAGED else 0.0
         bench.append()
         bench.storage.wake()
-        await bench.until(lambda: bench.failures)
-        assert [error.what for error in bench.failures] == ["on fire"]
-        assert bench.said == []
-        bench.trouble = lambda: None
-        await bench.storage.close()
-
-    asyncio.run(story())
+    assert set(bench.threads) == {"MainThread"}
+    await bench.storage.close()
 
 
-def test_closing_syncs_what_is_left_and_tells() -> None:
-    async def story() -> None:
-        bench = Bench(inline=False)
-        ticket = bench.append()
-        await bench.storage.close()
-        assert bench.said[-1].ticket == ticket
-        assert bench.log.closed
-
-    asyncio.run(story())
-
-
-def test_waiting_until_everything_is_durable_and_told() -> None:
-    async def story() -> None:
-        bench = Bench(inline=False)
+async def test_the_loop_does_not_wait_for_a_thread_that_is_at_it() -> None:
+    bench = Bench(inline=True)
+    with stuck(bench):
         ticket = bench.append()
         bench.storage.wake()
-        await asyncio.wait_for(bench.storage.wait_synced(), 30)
-        assert bench.said[-1].ticket == ticket
-        await bench.storage.close()
+        assert bench.said == []
+    await bench.until(lambda: bench.said and bench.said[-1].ticket == ticket)
+    assert set(bench.threads) == {"weft-log-sync"}
+    await bench.storage.close()
 
-    asyncio.run(story())
+
+@pytest.mark.parametrize("inline", [False, True])
+async def test_a_full_disk_is_tried_again(inline: bool) -> None:
+    bench = Bench(inline)
+    tries = iter(range(3))
+
+    def full() -> None:
+        if next(tries, None) is not None:
+            raise DiskFull("no room")
+
+    bench.trouble = full
+    ticket = bench.append()
+    bench.storage.wake()
+    await bench.until(lambda: bench.said)
+    assert bench.said[-1].ticket == ticket
+    assert bench.storage.disk_full is None
+    assert bench.failures == []
+    await bench.storage.close()
+
+
+@pytest.mark.parametrize("inline", [False, True])
+async def test_a_log_that_fails_is_told(inline: bool) -> None:
+    bench = Bench(inline)
+
+    def fire() -> None:
+        raise StorageError("on fire")
+
+    bench.trouble = fire
+    bench.append()
+    bench.storage.wake()
+    await bench.until(lambda: bench.failures)
+    assert [error.what for error in bench.failures] == ["on fire"]
+    assert bench.said == []
+    bench.trouble = lambda: None
+    await bench.storage.close()
+
+
+async def test_closing_syncs_what_is_left_and_tells() -> None:
+    bench = Bench(inline=False)
+    ticket = bench.append()
+    await bench.storage.close()
+    assert bench.said[-1].ticket == ticket
+    assert bench.log.closed
+
+
+async def test_waiting_until_everything_is_durable_and_told() -> None:
+    bench = Bench(inline=False)
+    ticket = bench.append()
+    bench.storage.wake()
+    await asyncio.wait_for(bench.storage.wait_synced(), 30)
+    assert bench.said[-1].ticket == ticket
+    await bench.storage.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -54,45 +53,39 @@ def test_refusals_are_told_of_with_the_one_who_was_refused() -> None:
     assert len(told) == 3, "who is gone was told of once, elsewhere"
 
 
-def test_everybody_may_do_everything_on_a_node_without_protection() -> None:
-    async def story() -> None:
-        access = OpenAccess()
-        caller = await access.admit_untrusted(shown())
-        with access.watching(caller, lambda _: None):
-            caller.check_publish(TOPIC)
-            for pattern in (">", "*.x", "weft.>"):
-                caller.check_subscribe(Pattern(pattern))
-            caller.check_admin("see the status")
-
-    asyncio.run(story())
+async def test_everybody_may_do_everything_on_a_node_without_protection() -> None:
+    access = OpenAccess()
+    caller = await access.admit_untrusted(shown())
+    with access.watching(caller, lambda _: None):
+        caller.check_publish(TOPIC)
+        for pattern in (">", "*.x", "weft.>"):
+            caller.check_subscribe(Pattern(pattern))
+        caller.check_admin("see the status")
 
 
 @pytest.mark.req("SEC-02")
-def test_open_streams_end_when_their_key_does(tmp_path: Path) -> None:
-    async def story() -> None:
-        wanted = KeyRequest("test", publish=(">",))
-        record, key = create_key(tmp_path, wanted, secrets.token_bytes(SECRET_BYTES + SALT_BYTES), 1.0)
-        store = KeyStore(tmp_path)
-        authenticator = Authenticator(store, b"k" * 32, clock=lambda: 0.0, wall_clock=lambda: 1_800_000_000.0)
-        told: list[Cause] = []
-        access = KeyAccess(authenticator, "weft", lambda error, who: told.append(error.cause), True)
-        with pytest.raises(Refused, match="a certificate of mesh weft is needed, and there is none"):
-            await access.admit_untrusted(shown(key.reveal()))
-        principal = await authenticator.authenticate_untrusted(Secret(key.reveal()), "10.0.0.1")
-        caller = KeyCaller(principal, lambda error, who: None)
-        ended: list[Refused] = []
-        with access.watching(caller, ended.append):
-            access.look()
-            assert not ended
-            revoke_key(tmp_path, record.id)
-            await store.look()
-            access.look()
-            assert [str(error) for error in ended] == [f"key {record.id} was revoked"]
+async def test_open_streams_end_when_their_key_does(tmp_path: Path) -> None:
+    wanted = KeyRequest("test", publish=(">",))
+    record, key = create_key(tmp_path, wanted, secrets.token_bytes(SECRET_BYTES + SALT_BYTES), 1.0)
+    store = KeyStore(tmp_path)
+    authenticator = Authenticator(store, b"k" * 32, clock=lambda: 0.0, wall_clock=lambda: 1_800_000_000.0)
+    told: list[Cause] = []
+    access = KeyAccess(authenticator, "weft", lambda error, who: told.append(error.cause), True)
+    with pytest.raises(Refused, match="a certificate of mesh weft is needed, and there is none"):
+        await access.admit_untrusted(shown(key.reveal()))
+    principal = await authenticator.authenticate_untrusted(Secret(key.reveal()), "10.0.0.1")
+    caller = KeyCaller(principal, lambda error, who: None)
+    ended: list[Refused] = []
+    with access.watching(caller, ended.append):
         access.look()
-        assert len(ended) == 1
-        assert told == [Cause.CERTIFICATE, Cause.REVOKED_KEY]
-
-    asyncio.run(story())
+        assert not ended
+        revoke_key(tmp_path, record.id)
+        await store.look()
+        access.look()
+        assert [str(error) for error in ended] == [f"key {record.id} was revoked"]
+    access.look()
+    assert len(ended) == 1
+    assert told == [Cause.CERTIFICATE, Cause.REVOKED_KEY]
 
 
 ME, YOU = "0123456789abcdef", "fedcba9876543210"

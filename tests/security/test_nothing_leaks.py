@@ -52,7 +52,7 @@ class Searched:
 
 
 @pytest.mark.req("SEC-01", "SEC-02")
-def test_a_whole_story_shows_no_secret(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_a_whole_story_shows_no_secret(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     searched = Searched()
     handler = logging.StreamHandler(searched.text)
     root_logger = logging.getLogger()
@@ -60,7 +60,7 @@ def test_a_whole_story_shows_no_secret(tmp_path: Path, capfd: pytest.CaptureFixt
     root_logger.addHandler(handler)
     root_logger.setLevel(logging.DEBUG)
     try:
-        secrets = asyncio.run(asyncio.wait_for(story(tmp_path, searched), 60))
+        secrets = await story(tmp_path, searched)
     finally:
         root_logger.removeHandler(handler)
         root_logger.setLevel(level)

@@ -19,7 +19,7 @@ FOUND_BY = {
     "ResumesTooFar": 4,
     "MixesEpochs": 4,
     "IgnoresHealth": 4,
-    "LeavesOneOut": 20,
+    "LeavesOneOut": 41,
     "TellsOnlyOfTheLast": 6,
     "KeepsFailuresToItself": 4,
     "LetsTheRestFollow": 14,
@@ -30,7 +30,7 @@ FOUND_BY = {
     "ThrowsLettersAway": 6,
     "IgnoresDrops": 321,
     "SkipsThePast": 39,
-    "TakesAPieceForThePast": 61,
+    "TakesAPieceForThePast": 10,
 }
 
 

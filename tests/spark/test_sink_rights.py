@@ -22,15 +22,12 @@ from weft.spark.staging import Writing, query_id
 
 
 @pytest.mark.req("SPK-02", "SEC-02")
-def test_a_job_publishes_what_its_key_may(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with secured(tmp_path, time.time(), "n0") as [node]:
-            data: Any = node.config.node.data
-            _, key = key_for(data, time.time(), publish=(parse_pattern("plant.*"),))
-            _, other = key_for(data, time.time(), subscribe=(parse_pattern(">"),))
-            await asyncio.to_thread(write, node.grpc_address, tls_of(node), key, other)
-
-    asyncio.run(story())
+async def test_a_job_publishes_what_its_key_may(tmp_path: Path) -> None:
+    async with secured(tmp_path, time.time(), "n0") as [node]:
+        data: Any = node.config.node.data
+        _, key = key_for(data, time.time(), publish=(parse_pattern("plant.*"),))
+        _, other = key_for(data, time.time(), subscribe=(parse_pattern(">"),))
+        await asyncio.to_thread(write, node.grpc_address, tls_of(node), key, other)
 
 
 def write(address: str, tls: weft.TlsFiles, key: str, readers_key: str) -> None:

@@ -138,12 +138,13 @@ def test_a_batch_wants_all_its_nodes(mesh: BlockingMesh, client: Client) -> None
 
 @pytest.mark.req("SPK-01")
 def test_a_stream_begins_while_a_named_node_is_away_if_the_others_will_do(
-    mesh: BlockingMesh, client: Client, readers: Readers
+    mesh: BlockingMesh, client: Client, readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(client, "away.a", "1")
     nodes = (mesh.address("n0"), "127.0.0.1:1")
     reader = readers.stream(*nodes, subscribe="away.a", startingOffsets="earliest", members="reachable")
     assert step(reader, reader.initialOffset())[1] == ["1"]
+    monkeypatch.setattr(survey_room, "SPARK_UNAVAILABLE_S", 0.5)  # a test does not wait for nodes as long as a job does
     with pytest.raises(Unavailable, match="not all nodes of the job answer"):
         readers.stream(*nodes, subscribe="away.a", startingOffsets="earliest").initialOffset()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -28,12 +27,12 @@ def wanted(count: int, start: int = 0) -> list[str]:
     return [f"event {number}" for number in range(start, start + count)]
 
 
-def test_a_batch_reads_everything_once(spark: SparkSession, tmp_path: Path) -> None:
+async def test_a_batch_reads_everything_once(spark: SparkSession, tmp_path: Path) -> None:
     archive = Archive(tmp_path / "lake")
     archive.write((key_of("plant.old", "gone", epoch=3), 0, old(5, 100)))
     config = config_of(tmp_path / "weft.toml", archive.settings)
     with up(tmp_path / "data", "--insecure", "--config", str(config)) as node:
-        (stream, _) = asyncio.run(_filled(node, archive))
+        (stream, _) = await _filled(node, archive)
         options = {"nodes": node.grpc, "insecure": "true", "subscribe": "plant.>"}
         batch = spark.read.format("weft").options(**options, minPartitions="3").load()
         rows = batch.select("value", "topic", "origin", "offset").collect()
@@ -49,7 +48,7 @@ async def _filled(node: RunningNode, archive: Archive) -> StreamKey:
         return await filled(client, archive)
 
 
-def test_a_stream_that_falls_behind_the_log_goes_on_in_the_table(spark: SparkSession, tmp_path: Path) -> None:
+async def test_a_stream_that_falls_behind_the_log_goes_on_in_the_table(spark: SparkSession, tmp_path: Path) -> None:
     """It begins in the table, too, and stops there in the middle."""
     archive = Archive(tmp_path / "lake")
     config = config_of(tmp_path / "weft.toml", archive.settings)
@@ -64,10 +63,10 @@ def test_a_stream_that_falls_behind_the_log_goes_on_in_the_table(spark: SparkSes
             assert query.exception() is None
             return values(spark.read.parquet(str(tmp_path / "rows")).select("value").collect())
 
-        asyncio.run(_archived_and_cut(node, archive, 0))
+        await _archived_and_cut(node, archive, 0)
         assert run() == wanted(10)
-        asyncio.run(_archived_and_cut(node, archive, 10))
-        asyncio.run(_published(node, 20))
+        await _archived_and_cut(node, archive, 10)
+        await _published(node, 20)
         assert run() == wanted(25)
         node.end_quietly()
 
@@ -86,11 +85,11 @@ async def _published(node: RunningNode, first: int) -> None:
         await publish(client, "plant.temp", fresh(5, first))
 
 
-def test_a_hole_is_a_loss_that_is_told(spark: SparkSession, tmp_path: Path) -> None:
+async def test_a_hole_is_a_loss_that_is_told(spark: SparkSession, tmp_path: Path) -> None:
     archive = Archive(tmp_path / "lake")
     config = config_of(tmp_path / "weft.toml", archive.settings)
     with up(tmp_path / "data", "--insecure", "--config", str(config)) as node:
-        asyncio.run(_with_a_hole(node, archive))
+        await _with_a_hole(node, archive)
         options = {"nodes": node.grpc, "insecure": "true", "subscribe": "plant.>"}
         with pytest.raises(PySparkException, match=r"offsets 4 to 9 \(6 events\)"):
             spark.read.format("weft").options(**options).load().collect()

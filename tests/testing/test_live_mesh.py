@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 import uvloop
@@ -15,10 +13,6 @@ from weft.errors import UsageError
 from weft.testing import blocking_mesh, mesh
 
 WAIT_S = 90.0  # of a test; nothing takes nearly as long
-
-
-def play(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, WAIT_S))
 
 
 async def read(client: Client, count: int) -> list[bytes]:
@@ -33,62 +27,50 @@ async def read(client: Client, count: int) -> list[bytes]:
 
 
 @pytest.mark.req("MSH-02")
-def test_events_cross_a_chain_and_a_cut_only_delays_them() -> None:
-    async def story() -> None:
-        async with mesh(nodes=3, links="chain") as it, it.client("n0") as one, it.client("n2") as other:
-            await one.publish("plant.t", "before")
-            assert await read(other, 1) == [b"before"]
-            it.cut("n0", "n1")
-            await one.publish("plant.t", "meanwhile")
-            it.heal()
-            await it.settled()
-            assert await read(other, 2) == [b"before", b"meanwhile"]
-
-    play(story())
+async def test_events_cross_a_chain_and_a_cut_only_delays_them() -> None:
+    async with mesh(nodes=3, links="chain") as it, it.client("n0") as one, it.client("n2") as other:
+        await one.publish("plant.t", "before")
+        assert await read(other, 1) == [b"before"]
+        it.cut("n0", "n1")
+        await one.publish("plant.t", "meanwhile")
+        it.heal()
+        await it.settled()
+        assert await read(other, 2) == [b"before", b"meanwhile"]
 
 
 @pytest.mark.req("NFR-02")
-def test_a_killed_node_comes_back_with_all_it_gave_receipts_for() -> None:
-    async def story() -> None:
-        async with mesh(nodes=["a", "b"]) as it:
-            async with it.client("a") as one:
-                receipt = await one.publish("plant.t", "kept")
-            await it.kill("a")
-            with pytest.raises(UsageError, match="a does not run"):
-                it.node("a")
-            await it.restart("a")
-            await it.settled()
-            assert it.node("a").log.epoch == receipt.epoch
-            async with it.client("b") as other:
-                assert await read(other, 1) == [b"kept"]
-
-    play(story())
+async def test_a_killed_node_comes_back_with_all_it_gave_receipts_for() -> None:
+    async with mesh(nodes=["a", "b"]) as it:
+        async with it.client("a") as one:
+            receipt = await one.publish("plant.t", "kept")
+        await it.kill("a")
+        with pytest.raises(UsageError, match="a does not run"):
+            it.node("a")
+        await it.restart("a")
+        await it.settled()
+        assert it.node("a").log.epoch == receipt.epoch
+        async with it.client("b") as other:
+            assert await read(other, 1) == [b"kept"]
 
 
-def test_a_node_that_lost_its_disk_comes_back_with_another_log() -> None:
-    async def story() -> None:
-        async with mesh(nodes=2) as it:
-            epoch, address = it.node("n1").log.epoch, it.address("n1")
-            await it.lose_disk("n1")
-            await it.restart("n1")
-            await it.settled()
-            assert it.node("n1").log.epoch > epoch
-            assert it.address("n1") == address
-
-    play(story())
+async def test_a_node_that_lost_its_disk_comes_back_with_another_log() -> None:
+    async with mesh(nodes=2) as it:
+        epoch, address = it.node("n1").log.epoch, it.address("n1")
+        await it.lose_disk("n1")
+        await it.restart("n1")
+        await it.settled()
+        assert it.node("n1").log.epoch > epoch
+        assert it.address("n1") == address
 
 
 @pytest.mark.parametrize(
     ("links", "count"),
     [("full", 6), ("chain", 3), ("ring", 4), ("star", 3), ([("n0", "n3"), ("n3", "n1"), ("n1", "n2")], 3)],
 )
-def test_shapes(links: str | list[tuple[str, str]], count: int) -> None:
-    async def story() -> None:
-        async with mesh(nodes=4, links=links) as it:
-            links_up = [view for name in it.names for view in it.node(name).links.links() if view.connected]
-            assert len(links_up) == 2 * count
-
-    play(story())
+async def test_shapes(links: str | list[tuple[str, str]], count: int) -> None:
+    async with mesh(nodes=4, links=links) as it:
+        links_up = [view for name in it.names for view in it.node(name).links.links() if view.connected]
+        assert len(links_up) == 2 * count
 
 
 @pytest.mark.parametrize(
@@ -106,28 +88,22 @@ def test_what_is_no_mesh(nodes: int | list[str], links: str | list[tuple[str, st
         mesh(nodes, links)
 
 
-def test_names_that_there_are_not_are_refused_with_those_that_there_are() -> None:
-    async def story() -> None:
-        async with mesh(nodes=2) as it:
-            with pytest.raises(UsageError, match=r"no node n9 \(nodes n0, n1\)"):
-                await it.kill("n9")
-            with pytest.raises(UsageError, match=r"no link between n0 and n9 \(links n1-n0\)"):
-                it.cut("n0", "n9")
-            with pytest.raises(UsageError, match="n0 runs already"):
-                await it.restart("n0")
-
-    play(story())
+async def test_names_that_there_are_not_are_refused_with_those_that_there_are() -> None:
+    async with mesh(nodes=2) as it:
+        with pytest.raises(UsageError, match=r"no node n9 \(nodes n0, n1\)"):
+            await it.kill("n9")
+        with pytest.raises(UsageError, match=r"no link between n0 and n9 \(links n1-n0\)"):
+            it.cut("n0", "n9")
+        with pytest.raises(UsageError, match="n0 runs already"):
+            await it.restart("n0")
 
 
-def test_nothing_is_left_behind() -> None:
+async def test_nothing_is_left_behind() -> None:
     directories: list[Path] = []
 
-    async def story() -> None:
-        async with mesh(nodes=1) as it:
-            directories.append(it.node("n0").config.node.data)
-            assert directories[0].exists()
-
-    play(story())
+    async with mesh(nodes=1) as it:
+        directories.append(it.node("n0").config.node.data)
+        assert directories[0].exists()
     assert not directories[0].exists()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from random import Random
 
@@ -45,9 +44,9 @@ def test_messages_are_filled_by_chance_and_the_same_for_the_same_seed() -> None:
 
 
 @pytest.mark.req("SEC-04", "SEC-05", "SEC-06")
-def test_a_few_seconds_of_damaged_messages_at_every_port(tmp_path: Path) -> None:
+async def test_a_few_seconds_of_damaged_messages_at_every_port(tmp_path: Path) -> None:
     with victim_in(tmp_path, seed=3) as victim:
-        outcome = asyncio.run(attack(victim, list(CLIENTS), SECONDS))
+        outcome = await attack(victim, list(CLIENTS), SECONDS)
         assert list(outcome.findings) == []
         assert set(outcome.attempts) == set(CLIENTS), "each of them had its turn"
         assert "| `grpc-key` |" in markdown(outcome)

@@ -101,10 +101,10 @@ async def linked(mesh: TracedMesh, topic: str, subscription: Subscription) -> No
 
 
 @pytest.mark.req("SEE-03", "OBS-01", "PL-06")
-def test_one_trace_leads_from_the_publish_over_both_nodes_to_the_handler(
+async def test_one_trace_leads_from_the_publish_over_both_nodes_to_the_handler(
     mesh: TracedMesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(telemetry: Telemetry) -> None:
+    with traced_application(mesh, monkeypatch) as telemetry:
         handled = asyncio.Event()
 
         async def handle(event: Received) -> None:
@@ -124,9 +124,6 @@ def test_one_trace_leads_from_the_publish_over_both_nodes_to_the_handler(
                 await handled.wait()
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
-
-    with traced_application(mesh, monkeypatch) as telemetry:
-        asyncio.run(story(telemetry))
     every = {("shop", "checkout"), ("shop", "shop.orders publish"), ("shop", "shop.orders handle"), *NODE_SPANS}
 
     def readers(spans: list[SeenSpan]) -> set[object]:
@@ -151,7 +148,7 @@ def test_one_trace_leads_from_the_publish_over_both_nodes_to_the_handler(
 
 
 @pytest.mark.req("SEE-03")
-def test_a_publisher_without_a_span_begins_a_trace_and_one_that_does_not_sample_has_none(
+async def test_a_publisher_without_a_span_begins_a_trace_and_one_that_does_not_sample_has_none(
     mesh: TracedMesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def story(topic: str) -> None:
@@ -159,9 +156,9 @@ def test_a_publisher_without_a_span_begins_a_trace_and_one_that_does_not_sample_
             await at_a.publish(topic, b"1")
 
     with traced_application(mesh, monkeypatch, sample=0.0):
-        asyncio.run(story("quiet.topic"))
+        await story("quiet.topic")
     with traced_application(mesh, monkeypatch):
-        asyncio.run(story("loud.topic"))
+        await story("loud.topic")
 
     def loud(spans: list[SeenSpan]) -> set[str]:
         begun = [each.trace_id for each in spans if each.name == "loud.topic publish" and not each.parent_id]
@@ -172,18 +169,15 @@ def test_a_publisher_without_a_span_begins_a_trace_and_one_that_does_not_sample_
 
 
 @pytest.mark.req("SEE-03")
-def test_a_gateway_begins_a_trace_or_goes_on_with_the_one_it_is_given(mesh: TracedMesh) -> None:
+async def test_a_gateway_begins_a_trace_or_goes_on_with_the_one_it_is_given(mesh: TracedMesh) -> None:
     given = "4bf92f3577b34da6a3ce929d0e0e4736"
 
-    async def story() -> None:
-        token, address = mesh.a.context.token, mesh.a.gateway("exmps")
-        async with exmp.connect(address, tls=tls_of(mesh.a, "exmps")) as client:
-            await client.call("authenticate", {"key": token})
-            await client.call("publish", {"topic": "exmp.new", "payload": "1"})
-            headers = {"traceparent": f"00-{given}-00f067aa0ba902b7-01"}
-            await client.call("publish", {"topic": "exmp.given", "payload": "2", "headers": headers})
-
-    asyncio.run(story())
+    token, address = mesh.a.context.token, mesh.a.gateway("exmps")
+    async with exmp.connect(address, tls=tls_of(mesh.a, "exmps")) as client:
+        await client.call("authenticate", {"key": token})
+        await client.call("publish", {"topic": "exmp.new", "payload": "1"})
+        headers = {"traceparent": f"00-{given}-00f067aa0ba902b7-01"}
+        await client.call("publish", {"topic": "exmp.given", "payload": "2", "headers": headers})
 
     def begun(spans: list[SeenSpan]) -> set[str]:
         roots = [each.trace_id for each in spans if each.name == "exmp.new publish" and not each.parent_id]
@@ -199,14 +193,11 @@ def test_a_gateway_begins_a_trace_or_goes_on_with_the_one_it_is_given(mesh: Trac
 
 
 @pytest.mark.req("SEE-03")
-def test_a_node_whose_collector_is_away_works_and_ends_as_always(tmp_path: Path) -> None:
-    async def story(node: RunningNode) -> None:
+async def test_a_node_whose_collector_is_away_works_and_ends_as_always(tmp_path: Path) -> None:
+    with up(tmp_path / "a", environ={"WEFT_TRACING_ENDPOINT": "http://127.0.0.1:1"}) as node:
         async with node.client() as client:
             headers = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
             await client.publish("a.topic", b"1", headers=headers)
-
-    with up(tmp_path / "a", environ={"WEFT_TRACING_ENDPOINT": "http://127.0.0.1:1"}) as node:
-        asyncio.run(story(node))
         assert node.end() == 0
 
 
@@ -222,7 +213,7 @@ def weft(
 
 
 @pytest.mark.req("SEE-03")
-def test_weft_trace_shows_the_hops_of_an_event_without_a_collector(mesh: TracedMesh) -> None:
+async def test_weft_trace_shows_the_hops_of_an_event_without_a_collector(mesh: TracedMesh) -> None:
     """Node b knows a's key, as a user who looks at both nodes has it."""
 
     async def story() -> EventWay:
@@ -241,7 +232,7 @@ def test_weft_trace_shows_the_hops_of_an_event_without_a_collector(mesh: TracedM
             assert unknown.timestamp_us is None and not any(hop.kept for hop in unknown.hops)
             return found
 
-    way = asyncio.run(story())
+    way = await story()
     at_a, at_b = way.hops
     assert (at_a.node_id, at_a.kept, at_a.sources, at_a.acked_by) == ("a", True, (), ("b",))
     assert (at_b.node_id, at_b.kept, at_b.sources) == ("b", True, ("a",))
@@ -262,18 +253,15 @@ def test_weft_trace_shows_the_hops_of_an_event_without_a_collector(mesh: TracedM
 
 
 @pytest.mark.req("SEE-03")
-def test_the_way_of_an_event_is_for_those_who_may_read_its_topic(mesh: TracedMesh) -> None:
+async def test_the_way_of_an_event_is_for_those_who_may_read_its_topic(mesh: TracedMesh) -> None:
     _, few = key_for(mesh.directory / "a", time.time(), publish=("other.>",), subscribe=("other.>",))
 
-    async def story() -> None:
-        async with mesh.a.client() as client:
-            receipt = await client.publish("secret.topic", b"1")
-        context = mesh.a.context
-        async with weft_connect(context.nodes, tls=tls_files(context), token=few) as client:
-            with pytest.raises(NotAllowed):
-                await client.trace(EventId(receipt.stream, receipt.epoch, receipt.first_offset))
-
-    asyncio.run(story())
+    async with mesh.a.client() as client:
+        receipt = await client.publish("secret.topic", b"1")
+    context = mesh.a.context
+    async with weft_connect(context.nodes, tls=tls_files(context), token=few) as client:
+        with pytest.raises(NotAllowed):
+            await client.trace(EventId(receipt.stream, receipt.epoch, receipt.first_offset))
 
 
 # --- metrics of both nodes -----------------------------------------------------------------------------------------
@@ -285,47 +273,41 @@ def values(node: RunningNode) -> dict[str, float]:
 
 
 @pytest.mark.req("SEE-04", "OBS-01")
-def test_both_nodes_tell_how_events_flow_and_how_long_that_takes(mesh: TracedMesh) -> None:
+async def test_both_nodes_tell_how_events_flow_and_how_long_that_takes(mesh: TracedMesh) -> None:
     before = values(mesh.b)
 
-    async def story() -> None:
-        async with (
-            mesh.a.client() as at_a,
-            at_second(mesh) as at_b,
-            at_b.subscribe("measured.>") as events,
-        ):
-            await linked(mesh, "measured.topic", events)
-            await at_a.publish("measured.topic", b"1")
-            async with asyncio.timeout(WAIT_S):
-                await anext(events)
-
-    asyncio.run(story())
-    at_a, at_b = values(mesh.a), values(mesh.b)
+    async with (
+        mesh.a.client() as at_a,
+        at_second(mesh) as at_b,
+        at_b.subscribe("measured.>") as events,
+    ):
+        await linked(mesh, "measured.topic", events)
+        await at_a.publish("measured.topic", b"1")
+        async with asyncio.timeout(WAIT_S):
+            await anext(events)
+    of_a, of_b = values(mesh.a), values(mesh.b)
     for name in ("weft_delivery_age_seconds", "weft_delivery_wait_seconds"):
-        assert at_b[f"{name}_count"] > before[f"{name}_count"]
-        assert at_b[f'{name}_bucket{{le="+Inf"}}'] == at_b[f"{name}_count"]
-        assert at_b[f"{name}_sum"] > 0
-    assert at_a['weft_connection_state{peer="b"}'] == at_b['weft_connection_state{peer="a"}'] == 3
-    for each in (at_a, at_b):
+        assert of_b[f"{name}_count"] > before[f"{name}_count"]
+        assert of_b[f'{name}_bucket{{le="+Inf"}}'] == of_b[f"{name}_count"]
+        assert of_b[f"{name}_sum"] > 0
+    assert of_a['weft_connection_state{peer="b"}'] == of_b['weft_connection_state{peer="a"}'] == 3
+    for each in (of_a, of_b):
         assert each['weft_topic_events_total{topic="measured.topic"}'] == 1
         assert each['weft_topic_log_bytes{topic="measured.topic"}'] > 0
-    assert at_a["weft_trace_spans_total"] > 0
+    assert of_a["weft_trace_spans_total"] > 0
 
 
 @pytest.mark.req("SEE-04")
-def test_what_is_configured_has_its_metrics_before_anything_happens(tmp_path: Path) -> None:
+async def test_what_is_configured_has_its_metrics_before_anything_happens(tmp_path: Path) -> None:
     config = tmp_path / "weft.toml"
     gateways = '[gateway.emm]\nudp = "127.0.0.1:0"\n[gateway.exmp]\ntcp = "127.0.0.1:0"\n'
     config.write_text(f'peers = ["127.0.0.1:1"]\n[admin]\nmetrics_topics_max = 0\n{gateways}')
 
-    async def story(node: RunningNode) -> None:
+    with up(tmp_path / "a", "--insecure", "--config", str(config)) as node:
         async with weft_connect(node.grpc, insecure=True) as client:
             await client.set_group("billing", GroupPolicy())
             await client.publish("a.topic", b"1")
             assert [each.state for each in await client.peers()] == ["connecting"]
-
-    with up(tmp_path / "a", "--insecure", "--config", str(config)) as node:
-        asyncio.run(story(node))
         known = values(node)
         assert known['weft_connection_state{peer="127.0.0.1:1"}'] in (0, 1), "it is dialled again and again"
         assert known['weft_group_members{group="billing"}'] == 0

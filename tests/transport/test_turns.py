@@ -29,24 +29,21 @@ def test_the_timer_goes_off_once_and_can_be_moved(run: Callable[[Coroutine[Any, 
     run(story())
 
 
-def test_all_who_wait_are_woken_and_one_that_gives_up_disturbs_nobody() -> None:
-    async def story() -> None:
-        turns = Turns(lambda: None)
-        first, second = asyncio.create_task(turns.changed()), asyncio.create_task(turns.changed())
-        await asyncio.sleep(0)
-        first.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await first
-        turns.happened(asyncio.get_running_loop().time() + 3600)
-        async with asyncio.timeout(30):
-            await second
-        waiting = asyncio.create_task(turns.changed())
-        await asyncio.sleep(0)
-        turns.close()
-        async with asyncio.timeout(30):
-            await waiting
-            await turns.changed()  # nobody waits for what never comes
-        turns.happened(0.0)
-        assert turns.is_closed
-
-    asyncio.run(story())
+async def test_all_who_wait_are_woken_and_one_that_gives_up_disturbs_nobody() -> None:
+    turns = Turns(lambda: None)
+    first, second = asyncio.create_task(turns.changed()), asyncio.create_task(turns.changed())
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    turns.happened(asyncio.get_running_loop().time() + 3600)
+    async with asyncio.timeout(30):
+        await second
+    waiting = asyncio.create_task(turns.changed())
+    await asyncio.sleep(0)
+    turns.close()
+    async with asyncio.timeout(30):
+        await waiting
+        await turns.changed()  # nobody waits for what never comes
+    turns.happened(0.0)
+    assert turns.is_closed

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -45,16 +46,14 @@ class Answering:
         return [Recipient("b", "plant.>", ("a", "b"), "2 subscriptions here")]
 
 
-def on_screen(story: Callable[[Pilot[None], Top], Awaitable[None]], trouble: Exception | None = None) -> None:
-    async def run() -> None:
-        mesh = Answering()
-        mesh.trouble = trouble
-        app = Top(mesh, 3_600)  # type: ignore[arg-type]  # what it asks is answered here
-        async with app.run_test(size=(140, 30)) as pilot:
-            await until(pilot, lambda: "nodes up" in shown(app, "summary") or "no answer" in shown(app, "summary"))
-            await story(pilot, app)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def on_screen(trouble: Exception | None = None) -> AsyncIterator[tuple[Pilot[None], Top]]:
+    mesh = Answering()
+    mesh.trouble = trouble
+    app = Top(mesh, 3_600)  # type: ignore[arg-type]  # what it asks is answered here
+    async with app.run_test(size=(140, 30)) as pilot:
+        await until(pilot, lambda: "nodes up" in shown(app, "summary") or "no answer" in shown(app, "summary"))
+        yield pilot, app
 
 
 async def until(pilot: Pilot[None], is_so: Callable[[], bool]) -> None:
@@ -72,16 +71,14 @@ def names(app: Top, kind: str) -> list[str]:
     return [str(table.get_row_at(place)[0]) for place in range(table.row_count)]
 
 
-def test_the_mesh_at_a_glance() -> None:
-    async def story(pilot: Pilot[None], app: Top) -> None:
+async def test_the_mesh_at_a_glance() -> None:
+    async with on_screen() as (_pilot, app):
         assert "1 of 3 nodes up" in shown(app, "summary") and "7 events behind in 1 groups" in shown(app, "summary")
         assert names(app, "nodes") == [r"[red]evil[/] \x1b[2J", "a", "b"], "what others call themselves is only text"
 
-    on_screen(story)
 
-
-def test_keys_change_the_table_sort_and_filter() -> None:
-    async def story(pilot: Pilot[None], app: Top) -> None:
+async def test_keys_change_the_table_sort_and_filter() -> None:
+    async with on_screen() as (pilot, app):
         await pilot.press("2", "s", "s")
         assert names(app, "topics") == ["office.door", "plant.temp"], "most events first"
         await pilot.press("r")
@@ -91,16 +88,14 @@ def test_keys_change_the_table_sort_and_filter() -> None:
         await pilot.press("enter", "escape")
         await until(pilot, lambda: len(names(app, "topics")) == 2)
 
-    on_screen(story)
-
 
 @pytest.mark.parametrize(
     ("key", "words"),
     [("1", "plant.>"), ("2", "2 subscriptions here"), ("3", "t0@a/0")],
     ids=["node", "topic", "group"],
 )
-def test_enter_looks_closer_and_escape_goes_back(key: str, words: str) -> None:
-    async def story(pilot: Pilot[None], app: Top) -> None:
+async def test_enter_looks_closer_and_escape_goes_back(key: str, words: str) -> None:
+    async with on_screen() as (pilot, app):
         await pilot.press(key, "down", "down", "enter")
         await until(pilot, lambda: isinstance(app.screen, Details))
         tables = app.screen.query(DataTable)
@@ -109,24 +104,18 @@ def test_enter_looks_closer_and_escape_goes_back(key: str, words: str) -> None:
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, Details))
 
-    on_screen(story)
 
-
-def test_a_node_that_does_not_answer_is_said_in_red() -> None:
-    async def story(pilot: Pilot[None], app: Top) -> None:
+async def test_a_node_that_does_not_answer_is_said_in_red() -> None:
+    async with on_screen(Unavailable("the node is away")) as (_pilot, app):
         assert "no answer: the node is away" in shown(app, "summary")
-
-    on_screen(story, Unavailable("the node is away"))
 
 
 @pytest.mark.parametrize("keys", [(), ("slash", "a"), ("1", "enter")], ids=["table", "filter", "details"])
-def test_ctrl_c_ends_it_wherever_one_is(keys: tuple[str, ...]) -> None:
-    async def story(pilot: Pilot[None], app: Top) -> None:
+async def test_ctrl_c_ends_it_wherever_one_is(keys: tuple[str, ...]) -> None:
+    async with on_screen() as (pilot, app):
         await pilot.press(*keys, "ctrl+c")
         await until(pilot, lambda: app.return_code is not None)
         assert app.return_code == 130
-
-    on_screen(story)
 
 
 def test_durations_are_as_people_say_them() -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -34,14 +33,6 @@ def settle_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def thing(name: str, object_type: str = "com.weft.Pump") -> coaty.CoatyObject:
     return {"objectId": new_id(), "coreType": "CoatyObject", "objectType": object_type, "name": name}
-
-
-def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(90):
-            await story()
-
-    asyncio.run(bounded())
 
 
 async def eventually(holds: Callable[[], object]) -> None:

@@ -116,59 +116,53 @@ async def know_each_other(*nodes: RunningNode) -> None:
 
 
 @pytest.mark.req("COA-12")
-def test_nothing_is_lost_while_bridges_change_and_nothing_doubles_while_they_stay(tmp_path: Path) -> None:
-    async def story(speaker: Agent, listener: Agent, stack: ExitStack) -> None:
-        file = tmp_path / "weft.toml"
-        bootstrap = json.dumps([*speaker.addresses, *listener.addresses])
-        file.write_text(CONFIG.format(bootstrap=bootstrap))
-        config = ("--config", str(file))
-        wanted = f"coaty/1/plant/CHN{INTO}"
+async def test_nothing_is_lost_while_bridges_change_and_nothing_doubles_while_they_stay(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        async with Agent("plant", name="speaker") as speaker, Agent("plant", name="listener") as listener:
+            await asyncio.gather(speaker.ready(), listener.ready())
+            file = tmp_path / "weft.toml"
+            bootstrap = json.dumps([*speaker.addresses, *listener.addresses])
+            file.write_text(CONFIG.format(bootstrap=bootstrap))
+            config = ("--config", str(file))
+            wanted = f"coaty/1/plant/CHN{INTO}"
 
-        async def start(name: str, *flags: str, token: str = "") -> RunningNode:
-            return await asyncio.to_thread(stack.enter_context, up(tmp_path / name, *flags, *config, stdin=token))
+            async def start(name: str, *flags: str, token: str = "") -> RunningNode:
+                return await asyncio.to_thread(stack.enter_context, up(tmp_path / name, *flags, *config, stdin=token))
 
-        a = await start("a", "--node-id", "a", "--ca-listen", "127.0.0.1:0")
-        async with a.client() as client, flowing(speaker, listener, client) as traffic:
-            await until(lambda: len(speaker.peer.wanted_by(wanted)) == 1)
-            await traffic.send(AT_A_TIME)
-            await traffic.all_arrived()
-            assert traffic.doubles_since(0) == [], "a bridge alone"
+            a = await start("a", "--node-id", "a", "--ca-listen", "127.0.0.1:0")
+            async with a.client() as client, flowing(speaker, listener, client) as traffic:
+                await until(lambda: len(speaker.peer.wanted_by(wanted)) == 1)
+                await traffic.send(AT_A_TIME)
+                await traffic.all_arrived()
+                assert traffic.doubles_since(0) == [], "a bridge alone"
 
-            going_on = asyncio.create_task(traffic.send(AT_A_TIME))
-            token = await asyncio.to_thread(token_from, tmp_path / "a", "b")
-            enrolling = ("--peer", a.grpc, "--ca", f"https://{a.ready['ca']}", "--token", "-")
-            b = await start("b", *enrolling, token=token)
-            await traffic.send(AT_A_TIME)
-            await know_each_other(a, b)
-            await going_on
-            await traffic.all_arrived()
+                going_on = asyncio.create_task(traffic.send(AT_A_TIME))
+                token = await asyncio.to_thread(token_from, tmp_path / "a", "b")
+                enrolling = ("--peer", a.grpc, "--ca", f"https://{a.ready['ca']}", "--token", "-")
+                b = await start("b", *enrolling, token=token)
+                await traffic.send(AT_A_TIME)
+                await know_each_other(a, b)
+                await going_on
+                await traffic.all_arrived()
 
-            first = traffic.sent
-            await traffic.send(AT_A_TIME)
-            await traffic.all_arrived()
-            assert traffic.doubles_since(first) == [], "two bridges that stay"
+                first = traffic.sent
+                await traffic.send(AT_A_TIME)
+                await traffic.all_arrived()
+                assert traffic.doubles_since(first) == [], "two bridges that stay"
 
-            await traffic.send(AT_A_TIME // 2)
-            await asyncio.to_thread(b.end, signal.SIGKILL)
-            await traffic.send(AT_A_TIME)
-            b = await start("b", "--peer", a.grpc)
-            await traffic.send(AT_A_TIME)
-            await know_each_other(a, b)
-            await traffic.all_arrived()
-            for node in (b, a):
-                await asyncio.to_thread(node.end_quietly)
-
-    async def agents() -> None:
-        with ExitStack() as stack:
-            async with Agent("plant", name="speaker") as speaker, Agent("plant", name="listener") as listener:
-                await asyncio.gather(speaker.ready(), listener.ready())
-                await story(speaker, listener, stack)
-
-    asyncio.run(agents())
+                await traffic.send(AT_A_TIME // 2)
+                await asyncio.to_thread(b.end, signal.SIGKILL)
+                await traffic.send(AT_A_TIME)
+                b = await start("b", "--peer", a.grpc)
+                await traffic.send(AT_A_TIME)
+                await know_each_other(a, b)
+                await traffic.all_arrived()
+                for node in (b, a):
+                    await asyncio.to_thread(node.end_quietly)
 
 
 @pytest.mark.req("COA-12")
-def test_agents_that_are_in_the_mesh_do_not_come_again_with_a_bridge(tmp_path: Path) -> None:
+async def test_agents_that_are_in_the_mesh_do_not_come_again_with_a_bridge(tmp_path: Path) -> None:
     """Neither with one that was killed and starts again, nor with another one. Each asks what there is, and an agent
     answers, whose own word of itself the first one heard."""
 
@@ -189,7 +183,7 @@ def test_agents_that_are_in_the_mesh_do_not_come_again_with_a_bridge(tmp_path: P
                 await asyncio.sleep(0.05)
         assert await there(client) == sorted(names)
 
-    async def story(stack: ExitStack) -> None:
+    with ExitStack() as stack:
         file = tmp_path / "weft.toml"
         config = ("--config", str(file))
 
@@ -214,6 +208,3 @@ def test_agents_that_are_in_the_mesh_do_not_come_again_with_a_bridge(tmp_path: P
                 await asyncio.to_thread(b.end_quietly)  # with all that it had to send
                 assert await there(client) == ["last", "late", "old"]
         await asyncio.to_thread(a.end_quietly)
-
-    with ExitStack() as stack:
-        asyncio.run(story(stack))

@@ -19,7 +19,6 @@ from tests.gateway.coaty.stories import (
     name_of,
     next_of,
     reading,
-    run,
     settle_quickly,
     thing,
 )
@@ -75,70 +74,61 @@ def heard_by(it: Mesh, node: str) -> int:
 
 
 @pytest.mark.req("COA-12")
-def test_an_agent_between_two_islands_hears_and_is_heard_once() -> None:
-    async def story() -> None:
-        async with two_islands() as (it, client, agent):
-            channel = agent.observe_channel("line1")
-            for node in NODES:
-                await bridge_wants_to_send(it, node, agent, LINE1)
-            names = [str(number) for number in range(COUNT)]
-            for name in names:
-                await publish(client, name)
-            assert [await name_on(channel) for _ in names] == names
-            before = [heard_by(it, node) for node in NODES]
-            for name in names:
-                await agent.channel("line1", thing(f"own {name}"))
-            own = [await name_on(channel) for _ in names]
-            assert own == [f"own {name}" for name in names], "nothing of before came a second time"
-            for node, count in zip(NODES, before, strict=True):
-                await eventually(lambda node=node, count=count: heard_by(it, node) >= count + COUNT)  # type: ignore[misc]
-            await publish(client, "end")
-            async with reading(client, "coaty.plant.CHN.line1") as events:
-                found = [name_of(event) for event in await next_of(events, 2 * COUNT + 1)]
-            assert sorted(found) == sorted([*names, *own, "end"])
-            assert await name_on(channel) == "end", "nothing that it said came back"
-
-    run(story)
+async def test_an_agent_between_two_islands_hears_and_is_heard_once() -> None:
+    async with two_islands() as (it, client, agent):
+        channel = agent.observe_channel("line1")
+        for node in NODES:
+            await bridge_wants_to_send(it, node, agent, LINE1)
+        names = [str(number) for number in range(COUNT)]
+        for name in names:
+            await publish(client, name)
+        assert [await name_on(channel) for _ in names] == names
+        before = [heard_by(it, node) for node in NODES]
+        for name in names:
+            await agent.channel("line1", thing(f"own {name}"))
+        own = [await name_on(channel) for _ in names]
+        assert own == [f"own {name}" for name in names], "nothing of before came a second time"
+        for node, count in zip(NODES, before, strict=True):
+            await eventually(lambda node=node, count=count: heard_by(it, node) >= count + COUNT)  # type: ignore[misc]
+        await publish(client, "end")
+        async with reading(client, "coaty.plant.CHN.line1") as events:
+            found = [name_of(event) for event in await next_of(events, 2 * COUNT + 1)]
+        assert sorted(found) == sorted([*names, *own, "end"])
+        assert await name_on(channel) == "end", "nothing that it said came back"
 
 
 @pytest.mark.req("COA-12")
-def test_an_answer_of_an_agent_between_two_islands_comes_once() -> None:
-    async def story() -> None:
-        async with two_islands() as (it, client, agent):
-            calls = agent.observe_call("add")
-            for node in NODES:
-                await bridge_wants_to_send(it, node, agent, "coaty/1/plant/CLLadd")
-            async with reading(client, "coaty.plant.RTN") as answers:
-                keys = [new_id() for _ in range(10)]
-                for key in keys:
-                    call = {"sourceId": new_id(), "correlationId": key, "data": {"parameters": [1]}}
-                    await client.publish("coaty.plant.CLL.add", json.dumps(call))
-                    await eventually(lambda key=key: len(agent.peer.wanted_by(f"coaty/1/plant/RTN/{key}")) == 2)  # type: ignore[misc]
-                    await (await calls.next(WAIT_S_MAX)).reply(Return(result=1))
-                found = [(event.key or b"").decode() for event in await next_of(answers, len(keys))]
-                assert found == keys
-
-    run(story)
+async def test_an_answer_of_an_agent_between_two_islands_comes_once() -> None:
+    async with two_islands() as (it, client, agent):
+        calls = agent.observe_call("add")
+        for node in NODES:
+            await bridge_wants_to_send(it, node, agent, "coaty/1/plant/CLLadd")
+        async with reading(client, "coaty.plant.RTN") as answers:
+            keys = [new_id() for _ in range(10)]
+            for key in keys:
+                call = {"sourceId": new_id(), "correlationId": key, "data": {"parameters": [1]}}
+                await client.publish("coaty.plant.CLL.add", json.dumps(call))
+                await eventually(lambda key=key: len(agent.peer.wanted_by(f"coaty/1/plant/RTN/{key}")) == 2)  # type: ignore[misc]
+                await (await calls.next(WAIT_S_MAX)).reply(Return(result=1))
+            found = [(event.key or b"").decode() for event in await next_of(answers, len(keys))]
+            assert found == keys
 
 
 @pytest.mark.req("COA-12")
-def test_what_was_left_to_a_bridge_that_is_gone_is_brought_over() -> None:
+async def test_what_was_left_to_a_bridge_that_is_gone_is_brought_over() -> None:
     """The other bridge ends without a word to the namespace; that its node is gone, the mesh finds out."""
 
-    async def story() -> None:
-        async with two_islands() as (it, _, agent):
-            (brings,) = [node for node in NODES if gateway(it, node).sharing.is_ours(agent.peer_id)]
-            (leaves,) = set(NODES) - {brings}
-            stays = gateway(it, leaves)
-            before = stays.inbound.figures.taken_over
-            async with it.client(leaves) as client, reading(client, "coaty.plant.CHN.line1") as events:
-                await it.kill(brings)
-                await agent.channel("line1", thing("after"))
-                assert [name_of(event) for event in await next_of(events)] == ["after"]
-            assert not stays.sharing.near
-            assert stays.inbound.figures.taken_over > before
-
-    run(story)
+    async with two_islands() as (it, _, agent):
+        (brings,) = [node for node in NODES if gateway(it, node).sharing.is_ours(agent.peer_id)]
+        (leaves,) = set(NODES) - {brings}
+        stays = gateway(it, leaves)
+        before = stays.inbound.figures.taken_over
+        async with it.client(leaves) as client, reading(client, "coaty.plant.CHN.line1") as events:
+            await it.kill(brings)
+            await agent.channel("line1", thing("after"))
+            assert [name_of(event) for event in await next_of(events)] == ["after"]
+        assert not stays.sharing.near
+        assert stays.inbound.figures.taken_over > before
 
 
 # --- who takes part --------------------------------------------------------------------------------------------------

@@ -78,33 +78,30 @@ async def exchange(node: RunningNode, agent: Agent) -> None:
 
 
 @pytest.mark.req("COA-12")
-def test_agents_and_mesh_clients_hear_each_other(tmp_path: Path) -> None:
-    async def story(node: RunningNode) -> None:
+async def test_agents_and_mesh_clients_hear_each_other(tmp_path: Path) -> None:
+    with up(tmp_path / "a", *configured(tmp_path)) as node:
         async with Agent(NAMESPACE, name="dials the bridge", bootstrap=[node.gateway("coaty")]) as agent:
             await exchange(node, agent)
             await asyncio.to_thread(node.end_quietly)  # with an agent at the other end
 
-    with up(tmp_path / "a", *configured(tmp_path)) as node:
-        asyncio.run(story(node))
+
+@pytest.mark.req("COA-12")
+async def test_a_bridge_dials_an_agent(tmp_path: Path) -> None:
+    async with Agent(NAMESPACE, name="is dialled") as agent:
+        with up(tmp_path / "a", *configured(tmp_path, *agent.addresses)) as node:
+            await exchange(node, agent)
+            await asyncio.to_thread(node.end_quietly)
 
 
 @pytest.mark.req("COA-12")
-def test_a_bridge_dials_an_agent(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with Agent(NAMESPACE, name="is dialled") as agent:
-            with up(tmp_path / "a", *configured(tmp_path, *agent.addresses)) as node:
-                await exchange(node, agent)
-                await asyncio.to_thread(node.end_quietly)
-
-    asyncio.run(story())
-
-
-@pytest.mark.req("COA-12")
-def test_what_agents_observe_is_learned_and_counted(tmp_path: Path) -> None:
+async def test_what_agents_observe_is_learned_and_counted(tmp_path: Path) -> None:
     """Nothing is named in the configuration: a channel, a raw topic, and what an agent has before the bridge comes."""
     file = tmp_path / "weft.toml"
 
-    async def story(observer: Agent, speaker: Agent) -> None:
+    async with Agent(NAMESPACE, name="observer") as observer, Agent(NAMESPACE, name="speaker") as speaker:
+        bootstrap = json.dumps([*observer.addresses, *speaker.addresses])
+        file.write_text(f'[gateway.coaty]\nnamespace = "plant"\nbootstrap = {bootstrap}\n')
+        await asyncio.gather(observer.ready(), speaker.ready())
         channel, raw = observer.observe_channel("learned"), observer.observe_raw("sensors/7")
         with up(tmp_path / "a", "--config", str(file)) as node:
             for topic in ("coaty/1/plant/CHNlearned", "sensors/7"):
@@ -127,15 +124,6 @@ def test_what_agents_observe_is_learned_and_counted(tmp_path: Path) -> None:
             assert value_of(figures, "weft_coaty_neighbours") == 2
             await asyncio.to_thread(node.end_quietly)
 
-    async def agents() -> None:
-        async with Agent(NAMESPACE, name="observer") as observer, Agent(NAMESPACE, name="speaker") as speaker:
-            bootstrap = json.dumps([*observer.addresses, *speaker.addresses])
-            file.write_text(f'[gateway.coaty]\nnamespace = "plant"\nbootstrap = {bootstrap}\n')
-            await asyncio.gather(observer.ready(), speaker.ready())
-            await story(observer, speaker)
-
-    asyncio.run(agents())
-
 
 def value_of(figures: str, series: str) -> float:
     (line,) = [line for line in figures.splitlines() if line.startswith(f"{series} ")]
@@ -143,20 +131,17 @@ def value_of(figures: str, series: str) -> float:
 
 
 @pytest.mark.req("COA-12")
-def test_connections_beyond_the_bound_are_told(tmp_path: Path) -> None:
+async def test_connections_beyond_the_bound_are_told(tmp_path: Path) -> None:
     file = tmp_path / "weft.toml"
     file.write_text('[gateway.coaty]\nnamespace = "plant"\nconnections_max = 1\n')
 
-    async def story(node: RunningNode) -> None:
+    with up(tmp_path / "a", "--config", str(file)) as node:
         bridge = node.gateway("coaty")
         async with Agent(NAMESPACE, name="one", bootstrap=[bridge]) as one:
             await until(lambda: one.is_online)
             async with Agent(NAMESPACE, name="one too many", bootstrap=[bridge]):
                 await until(lambda: any("too many connections (limit 1)" in str(line) for line in node.logged()))
         assert value_of(await asyncio.to_thread(node.metrics), "weft_coaty_connections_refused_total") >= 1
-
-    with up(tmp_path / "a", "--config", str(file)) as node:
-        asyncio.run(story(node))
         node.end_quietly()
 
 
@@ -170,11 +155,13 @@ def test_strangers_do_not_keep_a_node_from_ending(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("COA-12", "OBS-01")
-def test_what_the_page_on_coaty_says_is_counted_is_a_metric(tmp_path: Path) -> None:
+async def test_what_the_page_on_coaty_says_is_counted_is_a_metric(tmp_path: Path) -> None:
     """What is refused on the way out, topics beyond the bound, and questions that wait for answers."""
     file = tmp_path / "weft.toml"
 
-    async def story(agent: Agent) -> None:
+    async with Agent(NAMESPACE, name="wants more than is learned") as agent:
+        bootstrap = json.dumps(agent.addresses)
+        file.write_text(f'[gateway.coaty]\nnamespace = "plant"\nlearned_max = 1\nbootstrap = {bootstrap}\n')
         kept = [agent.observe_channel(f"c{number}") for number in range(3)]
         with up(tmp_path / "a", "--config", str(file)) as node:
 
@@ -196,11 +183,3 @@ def test_what_the_page_on_coaty_says_is_counted_is_a_metric(tmp_path: Path) -> N
                 assert value_of(figures, f"weft_coaty_{series}") == 0
             assert len(kept) == 3
             await asyncio.to_thread(node.end_quietly)
-
-    async def play() -> None:
-        async with Agent(NAMESPACE, name="wants more than is learned") as agent:
-            bootstrap = json.dumps(agent.addresses)
-            file.write_text(f'[gateway.coaty]\nnamespace = "plant"\nlearned_max = 1\nbootstrap = {bootstrap}\n')
-            await story(agent)
-
-    asyncio.run(play())

@@ -75,93 +75,81 @@ async def published(here: Site, make: Callable[[], bytes]) -> None:
 
 
 @pytest.mark.req("EMM-17")
-def test_a_removed_key_is_no_good_to_packets_that_come_by_the_thousand(tmp_path: Path) -> None:
+async def test_a_removed_key_is_no_good_to_packets_that_come_by_the_thousand(tmp_path: Path) -> None:
     """Packets in columns are checked with keys that are kept ready."""
 
-    async def story() -> None:
-        data = private_directory(tmp_path / "a")
-        SENSOR.trust(data)
-        async with site(data) as here:
-            here.gateway._judge._few_max = 0
-            here.device().send(SENSOR.event(at_s=now_s()))
-            await here.events("emm.>", 1)
-            remove_devices(data, SENSOR.node_id, None)
-            await rejected(here, lambda: SENSOR.event(at_s=now_s()), Reject.UNKNOWN_KEY)
-
-    asyncio.run(story())
+    data = private_directory(tmp_path / "a")
+    SENSOR.trust(data)
+    async with site(data) as here:
+        here.gateway._judge._few_max = 0
+        here.device().send(SENSOR.event(at_s=now_s()))
+        await here.events("emm.>", 1)
+        remove_devices(data, SENSOR.node_id, None)
+        await rejected(here, lambda: SENSOR.event(at_s=now_s()), Reject.UNKNOWN_KEY)
 
 
 @pytest.mark.req("EMM-15", "EMM-27")
-def test_the_gateways_next_key_signs_heartbeats_and_events_as_soon_as_it_is_used(tmp_path: Path) -> None:
-    async def story() -> None:
-        data = private_directory(tmp_path / "a")
-        SENSOR.trust(data)
-        settle_identity(data, bytes(range(FRESH_BYTES)))
-        config = config_of(
-            data,
-            file=toml(data, ALARMS),
-            gateway__emm__udp="127.0.0.1:0",
-            gateway__emm__heartbeat_interval_s=1,
-        )
-        async with site(data, config) as here:
-            device = here.device()
-            device.send(SENSOR.hello(now_s()))
-            await received(device)
-            judge = judge_of(prepare_next(data, b"1" * 32))
-            use_next(data)
-            kinds: set[emm.EventType] = set()
-            async with asyncio.timeout(WAIT_S):
-                while not kinds >= {emm.EventType.HEARTBEAT, emm.EventType.EVENT}:
-                    device.send(SENSOR.hello(now_s()))
-                    await here.client.publish("alarms.fire", b"!")
-                    try:
-                        kinds.add(judge.receive_datagram(await received(device), b"x", now_s()).packet.kind)
-                    except BadPacket:
-                        continue  # signed with the key before
-
-    asyncio.run(story())
+async def test_the_gateways_next_key_signs_heartbeats_and_events_as_soon_as_it_is_used(tmp_path: Path) -> None:
+    data = private_directory(tmp_path / "a")
+    SENSOR.trust(data)
+    settle_identity(data, bytes(range(FRESH_BYTES)))
+    config = config_of(
+        data,
+        file=toml(data, ALARMS),
+        gateway__emm__udp="127.0.0.1:0",
+        gateway__emm__heartbeat_interval_s=1,
+    )
+    async with site(data, config) as here:
+        device = here.device()
+        device.send(SENSOR.hello(now_s()))
+        await received(device)
+        judge = judge_of(prepare_next(data, b"1" * 32))
+        use_next(data)
+        kinds: set[emm.EventType] = set()
+        async with asyncio.timeout(WAIT_S):
+            while not kinds >= {emm.EventType.HEARTBEAT, emm.EventType.EVENT}:
+                device.send(SENSOR.hello(now_s()))
+                await here.client.publish("alarms.fire", b"!")
+                try:
+                    kinds.add(judge.receive_datagram(await received(device), b"x", now_s()).packet.kind)
+                except BadPacket:
+                    continue  # signed with the key before
 
 
 @pytest.mark.req("EMM-23")
-def test_an_encryption_key_is_replaced_under_the_same_id(tmp_path: Path) -> None:
-    async def story() -> None:
-        data = private_directory(tmp_path / "a")
-        SENSOR.trust(data)
-        old, new = b"o" * 32, b"n" * 32
-        add_seal(data, SealKey(SEAL_ID, Secret(old)))
-        config = config_of(data, file=toml(data, SEALED), gateway__emm__udp="127.0.0.1:0")
-        async with site(data, config) as here:
-            await published(here, lambda: sealed(old))
-            add_seal(data, SealKey(SEAL_ID, Secret(new)))
-            await published(here, lambda: sealed(new))
-            await rejected(here, lambda: sealed(old), Reject.UNDECRYPTABLE)
-
-    asyncio.run(story())
+async def test_an_encryption_key_is_replaced_under_the_same_id(tmp_path: Path) -> None:
+    data = private_directory(tmp_path / "a")
+    SENSOR.trust(data)
+    old, new = b"o" * 32, b"n" * 32
+    add_seal(data, SealKey(SEAL_ID, Secret(old)))
+    config = config_of(data, file=toml(data, SEALED), gateway__emm__udp="127.0.0.1:0")
+    async with site(data, config) as here:
+        await published(here, lambda: sealed(old))
+        add_seal(data, SealKey(SEAL_ID, Secret(new)))
+        await published(here, lambda: sealed(new))
+        await rejected(here, lambda: sealed(old), Reject.UNDECRYPTABLE)
 
 
 @pytest.mark.req("EMM-28")
-def test_a_renewed_certificate_is_shown_to_those_who_connect_by_quic_from_then_on(tmp_path: Path) -> None:
-    async def story() -> None:
-        node = Node(secure_config(private_directory(tmp_path / "a"), "a", gateway__emm__quic="127.0.0.1:0"))
-        await node.start()
-        client = QuicLinks(lambda datagrams: None)
-        try:
-            gateway = next(each for each in node.gateways if isinstance(each, EmmGateway))
-            port = int(next(each for each in gateway.listeners if each.startswith("emm-quic")).rpartition(":")[2])
-            renewed = pki.issued(pki.authority(tmp_path / "ca", now_s=pki.wall()), now_s=pki.wall())
-            with pytest.raises(PeerError):
-                await client.connect("127.0.0.1", port, renewed.root_pem)
-            gateway._certificate = lambda: renewed
-            connected = False
-            async with asyncio.timeout(WAIT_S):
-                while not connected:
-                    try:
-                        await client.connect("127.0.0.1", port, renewed.root_pem)
-                        connected = True
-                    except PeerError:
-                        await asyncio.sleep(0.1)  # the gateway looks once a second
-        finally:
-            client.close()
-            await node.stop()
-
-    asyncio.run(story())
+async def test_a_renewed_certificate_is_shown_to_those_who_connect_by_quic_from_then_on(tmp_path: Path) -> None:
+    node = Node(secure_config(private_directory(tmp_path / "a"), "a", gateway__emm__quic="127.0.0.1:0"))
+    await node.start()
+    client = QuicLinks(lambda datagrams: None)
+    try:
+        gateway = next(each for each in node.gateways if isinstance(each, EmmGateway))
+        port = int(next(each for each in gateway.listeners if each.startswith("emm-quic")).rpartition(":")[2])
+        renewed = pki.issued(pki.authority(tmp_path / "ca", now_s=pki.wall()), now_s=pki.wall())
+        with pytest.raises(PeerError):
+            await client.connect("127.0.0.1", port, renewed.root_pem)
+        gateway._certificate = lambda: renewed
+        connected = False
+        async with asyncio.timeout(WAIT_S):
+            while not connected:
+                try:
+                    await client.connect("127.0.0.1", port, renewed.root_pem)
+                    connected = True
+                except PeerError:
+                    await asyncio.sleep(0.1)  # the gateway looks once a second
+    finally:
+        client.close()
+        await node.stop()

@@ -194,20 +194,17 @@ def test_congestion_slows_the_way_to_that_neighbour_alone() -> None:
 
 
 @pytest.mark.req("EMC-14")
-def test_own_events_go_at_the_pace_of_each_neighbour_and_all_arrive() -> None:
-    async def run() -> None:
-        place = Place(rate_per_s_max=200)
-        place.node.sign_with(signer(5))
-        place.take(join_of(1))
-        for _ in range(30):
-            assert place.node.send(place.node.seal_event(NOTE, False, time.time()), at(1))
-        assert len(place.of(EventType.NOTIFICATION)) < 30, "the others wait for the timer"
-        async with asyncio.timeout(WAIT_S):
-            while len(place.of(EventType.NOTIFICATION)) < 30:
-                await asyncio.sleep(0.01)
-        place.node.close()
-
-    asyncio.run(run())
+async def test_own_events_go_at_the_pace_of_each_neighbour_and_all_arrive() -> None:
+    place = Place(rate_per_s_max=200)
+    place.node.sign_with(signer(5))
+    place.take(join_of(1))
+    for _ in range(30):
+        assert place.node.send(place.node.seal_event(NOTE, False, time.time()), at(1))
+    assert len(place.of(EventType.NOTIFICATION)) < 30, "the others wait for the timer"
+    async with asyncio.timeout(WAIT_S):
+        while len(place.of(EventType.NOTIFICATION)) < 30:
+            await asyncio.sleep(0.01)
+    place.node.close()
 
 
 @pytest.mark.req("EMC-13")
@@ -251,39 +248,33 @@ def test_keys_come_change_and_go() -> None:
 
 
 @pytest.mark.req("EMC-11")
-def test_configured_nodes_are_joined_as_soon_as_there_is_a_key() -> None:
-    async def run() -> None:
-        place = Place()
-        place.node.join([at(1)])
-        assert place.sent == []
-        place.node.sign_with(signer(5))
-        assert [each.target for each in place.of(EventType.JOIN)] == [at(1)]
-        place.node.join([at(2)])
-        assert [each.target for each in place.of(EventType.JOIN)] == [at(1), at(2)]
-        place.node.close()
-
-    asyncio.run(run())
+async def test_configured_nodes_are_joined_as_soon_as_there_is_a_key() -> None:
+    place = Place()
+    place.node.join([at(1)])
+    assert place.sent == []
+    place.node.sign_with(signer(5))
+    assert [each.target for each in place.of(EventType.JOIN)] == [at(1)]
+    place.node.join([at(2)])
+    assert [each.target for each in place.of(EventType.JOIN)] == [at(1), at(2)]
+    place.node.close()
 
 
 @pytest.mark.req("EMC-11")
-def test_a_gateway_joins_a_node_that_it_is_told_of(tmp_path: Path) -> None:
-    async def run() -> None:
-        data = private_directory(tmp_path / "a")
-        identity = settle_identity(data, bytes(range(FRESH_BYTES)))
-        add_group(data, Secret(GROUP))
-        add_device(data, DeviceKey(UUID(int=1), b"key1", KeyKind.ED25519, Secret(signer(1).public_key)))
-        ring = KeyRing((GROUP,), {identity.node_id.bytes: (identity.public_key,)})
-        async with Node(UUID(int=1), signer(1), ring) as other:
-            host, port = other.address
-            config = config_of(data, gateway__emm__udp="127.0.0.1:0", gateway__emm__compact_join=f"{host}:{port}")
-            async with site(data, config) as here:
-                await here.until(lambda: len(other.relationships) == 1)
-
-    asyncio.run(run())
+async def test_a_gateway_joins_a_node_that_it_is_told_of(tmp_path: Path) -> None:
+    data = private_directory(tmp_path / "a")
+    identity = settle_identity(data, bytes(range(FRESH_BYTES)))
+    add_group(data, Secret(GROUP))
+    add_device(data, DeviceKey(UUID(int=1), b"key1", KeyKind.ED25519, Secret(signer(1).public_key)))
+    ring = KeyRing((GROUP,), {identity.node_id.bytes: (identity.public_key,)})
+    async with Node(UUID(int=1), signer(1), ring) as other:
+        host, port = other.address
+        config = config_of(data, gateway__emm__udp="127.0.0.1:0", gateway__emm__compact_join=f"{host}:{port}")
+        async with site(data, config) as here:
+            await here.until(lambda: len(other.relationships) == 1)
 
 
 @pytest.mark.req("EMC-14")
-def test_what_goes_out_to_a_neighbour_goes_at_its_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_goes_out_to_a_neighbour_goes_at_its_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Address, bool | None]] = []
     really = CompactNode.send
 
@@ -293,25 +284,22 @@ def test_what_goes_out_to_a_neighbour_goes_at_its_pace(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(CompactNode, "send", send)
 
-    async def run() -> None:
-        data = private_directory(tmp_path / "a")
-        identity = settle_identity(data, bytes(range(FRESH_BYTES)))
-        add_group(data, Secret(GROUP))
-        add_device(data, DeviceKey(UUID(int=1), b"key1", KeyKind.ED25519, Secret(signer(1).public_key)))
-        ring = KeyRing((GROUP,), {identity.node_id.bytes: (identity.public_key,)})
-        file = tmp_path / "weft.toml"
-        file.write_text('[[gateway.emm.out]]\npattern = "alarms.>"\nprotocol = "emm-c"\n')
-        async with (
-            site(data, config_of(data, file=file, gateway__emm__udp="127.0.0.1:0")) as here,
-            Node(UUID(int=1), signer(1), ring) as other,
-        ):
-            await other.join(here.address, WAIT_S)
-            await here.client.publish("alarms.fire", b"run")
-            async with asyncio.timeout(WAIT_S):
-                assert (await anext(aiter(other.events()))).message == b"run"
-            assert asked == [(other.address, True)]
-
-    asyncio.run(run())
+    data = private_directory(tmp_path / "a")
+    identity = settle_identity(data, bytes(range(FRESH_BYTES)))
+    add_group(data, Secret(GROUP))
+    add_device(data, DeviceKey(UUID(int=1), b"key1", KeyKind.ED25519, Secret(signer(1).public_key)))
+    ring = KeyRing((GROUP,), {identity.node_id.bytes: (identity.public_key,)})
+    file = tmp_path / "weft.toml"
+    file.write_text('[[gateway.emm.out]]\npattern = "alarms.>"\nprotocol = "emm-c"\n')
+    async with (
+        site(data, config_of(data, file=file, gateway__emm__udp="127.0.0.1:0")) as here,
+        Node(UUID(int=1), signer(1), ring) as other,
+    ):
+        await other.join(here.address, WAIT_S)
+        await here.client.publish("alarms.fire", b"run")
+        async with asyncio.timeout(WAIT_S):
+            assert (await anext(aiter(other.events()))).message == b"run"
+        assert asked == [(other.address, True)]
 
 
 # --- the key of the gateway itself ---------------------------------------------------------------------------------

@@ -116,12 +116,37 @@ async def next_event(node: Node) -> Event:
 
 
 @pytest.mark.req("EMC-05", "EMC-07", "EMC-11", "EMC-12")
-def test_events_pass_the_gateway_and_reach_the_mesh_while_keys_change(tmp_path: Path) -> None:
+async def test_events_pass_the_gateway_and_reach_the_mesh_while_keys_change(tmp_path: Path) -> None:
     data, flags = prepared(tmp_path)
     changes: list[NeighbourChange] = []
     obeyed: list[bytes] = []
 
-    async def story(node: RunningNode) -> None:
+    async def change_keys(node: RunningNode, a: Node, b: Node, stack: AsyncExitStack) -> None:
+        """A new group key, and a new key of the gateway's own, as people do it; nobody loses anybody."""
+        shown = json.loads(weft("emm", "identity", "--data", data, "--prepare-key", "--json"))
+        following = bytes.fromhex(shown["public_key"])
+        both = ring_of(data, OLD, NEW, gateway_keys=(settle_identity(data, b"").public_key, following))
+        add = ("trust", "add", "--data", data, "--group", NEW.hex())
+        await asyncio.to_thread(weft, *add, "--believe-only")
+        for each, party in ((a, A), (b, B)):
+            each.use_keys(both, party.signer(NEW))
+        await asyncio.to_thread(weft, *add)
+        await asyncio.to_thread(weft, "emm", "identity", "--data", data, "--use-next-key")
+        assert settle_identity(data, b"").public_key == following
+        # Somebody who believes nothing but the gateway's new key hears its answer as soon as that signs.
+        alone = ring_of(data, NEW, gateway_keys=(following,))
+        signed_only = replace(alone, group_keys=())
+        c = await stack.enter_async_context(Node(C.node_id, C.signer(NEW), signed_only, on_change=changes.append))
+        await c.join(address_of(node), WAIT_S)
+        c.use_keys(alone)
+        await asyncio.to_thread(weft, "trust", "remove", "--data", data, "--group", fingerprint(Secret(OLD)))
+        await a.publish("with the new key")
+        assert [(await next_event(each)).text for each in (b, c)] == ["with the new key"] * 2
+        told = [each["event"] for each in node.logged() if each["event"].startswith("emm_c_neighbour")]
+        assert told == ["emm_c_neighbour_joined"] * 3
+        assert [change.kind for change in changes] == [ChangeKind.JOINED] * 3
+
+    with up(data, *flags) as node:
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(client_of(node))
             a, b = [
@@ -151,34 +176,6 @@ def test_events_pass_the_gateway_and_reach_the_mesh_while_keys_change(tmp_path: 
             assert 'weft_datagrams_total{fate="ended"} 1.0' in metrics
             assert 'weft_datagrams_total{fate="relayed"} 3.0' in metrics
             await asyncio.to_thread(node.end_quietly)
-
-    async def change_keys(node: RunningNode, a: Node, b: Node, stack: AsyncExitStack) -> None:
-        """A new group key, and a new key of the gateway's own, as people do it; nobody loses anybody."""
-        shown = json.loads(weft("emm", "identity", "--data", data, "--prepare-key", "--json"))
-        following = bytes.fromhex(shown["public_key"])
-        both = ring_of(data, OLD, NEW, gateway_keys=(settle_identity(data, b"").public_key, following))
-        add = ("trust", "add", "--data", data, "--group", NEW.hex())
-        await asyncio.to_thread(weft, *add, "--believe-only")
-        for each, party in ((a, A), (b, B)):
-            each.use_keys(both, party.signer(NEW))
-        await asyncio.to_thread(weft, *add)
-        await asyncio.to_thread(weft, "emm", "identity", "--data", data, "--use-next-key")
-        assert settle_identity(data, b"").public_key == following
-        # Somebody who believes nothing but the gateway's new key hears its answer as soon as that signs.
-        alone = ring_of(data, NEW, gateway_keys=(following,))
-        signed_only = replace(alone, group_keys=())
-        c = await stack.enter_async_context(Node(C.node_id, C.signer(NEW), signed_only, on_change=changes.append))
-        await c.join(address_of(node), WAIT_S)
-        c.use_keys(alone)
-        await asyncio.to_thread(weft, "trust", "remove", "--data", data, "--group", fingerprint(Secret(OLD)))
-        await a.publish("with the new key")
-        assert [(await next_event(each)).text for each in (b, c)] == ["with the new key"] * 2
-        told = [each["event"] for each in node.logged() if each["event"].startswith("emm_c_neighbour")]
-        assert told == ["emm_c_neighbour_joined"] * 3
-        assert [change.kind for change in changes] == [ChangeKind.JOINED] * 3
-
-    with up(data, *flags) as node:
-        asyncio.run(story(node))
 
 
 # --- seen from outside, by sockets that read IP headers themselves -------------------------------------------------

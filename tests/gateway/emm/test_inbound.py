@@ -98,161 +98,130 @@ async def some_turns() -> None:
         await asyncio.sleep(0)
 
 
-def test_datagrams_that_come_one_by_one_are_gathered() -> None:
-    async def story() -> None:
-        mesh = FakeMesh()
-        inbound = made(mesh)
-        packets = [event(number) for number in range(100)]  # made before, so that they come close together
-        for packet in packets:
-            inbound.receive(arrived(packet))
-            await asyncio.sleep(0)
-        await until(lambda: mesh.events == 100)
-        assert len(mesh.publishes) < 50
-        assert inbound.figures.published == 100
-        inbound.close()
-
-    asyncio.run(story())
+async def test_datagrams_that_come_one_by_one_are_gathered() -> None:
+    mesh = FakeMesh()
+    inbound = made(mesh)
+    packets = [event(number) for number in range(100)]  # made before, so that they come close together
+    for packet in packets:
+        inbound.receive(arrived(packet))
+        await asyncio.sleep(0)
+    await until(lambda: mesh.events == 100)
+    assert len(mesh.publishes) < 50
+    assert inbound.figures.published == 100
+    inbound.close()
 
 
 @pytest.mark.req("EMM-29")
-def test_something_urgent_does_not_wait_for_others() -> None:
-    async def story() -> None:
-        mesh = FakeMesh()
-        inbound = made(mesh)
-        inbound.receive(arrived(event(1)))
-        await until(lambda: mesh.events == 1)
-        inbound.receive(arrived(event(2)))
-        due_s = inbound._turn_s
-        inbound.receive(arrived(event(3, urgent=True)))
-        assert inbound._turn_s < due_s
-        await until(lambda: mesh.events == 3)
-        (_, _, batch) = mesh.publishes[-1]
-        assert [each.payload for each in batch] == [b"3", b"2"]
-        inbound.close()
-
-    asyncio.run(story())
+async def test_something_urgent_does_not_wait_for_others() -> None:
+    mesh = FakeMesh()
+    inbound = made(mesh)
+    inbound.receive(arrived(event(1)))
+    await until(lambda: mesh.events == 1)
+    inbound.receive(arrived(event(2)))
+    due_s = inbound._turn_s
+    inbound.receive(arrived(event(3, urgent=True)))
+    assert inbound._turn_s < due_s
+    await until(lambda: mesh.events == 3)
+    (_, _, batch) = mesh.publishes[-1]
+    assert [each.payload for each in batch] == [b"3", b"2"]
+    inbound.close()
 
 
-def test_while_the_log_owes_too_much_datagrams_wait_and_then_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_while_the_log_owes_too_much_datagrams_wait_and_then_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GATEWAY_EMM_OWED_BYTES_MAX", 1)
     monkeypatch.setattr(module, "FULL_PAUSE_S", 0.0)
 
-    async def story() -> None:
-        mesh = FakeMesh(answers=False)
-        inbound = made(mesh)
-        inbound.receive(arrived(event(1)))
-        await until(lambda: mesh.events == 1)
-        inbound.receive(arrived(event(2)))
-        await some_turns()
-        assert (mesh.events, len(inbound.line)) == (1, 1)
-        assert mesh.held.bytes > 0
-        inbound.receipts([(mesh.publishes[0][0], cast(Any, None))])
-        await until(lambda: mesh.events == 2)
-        inbound.close()
-        assert mesh.held.bytes == 0
-
-    asyncio.run(story())
+    mesh = FakeMesh(answers=False)
+    inbound = made(mesh)
+    inbound.receive(arrived(event(1)))
+    await until(lambda: mesh.events == 1)
+    inbound.receive(arrived(event(2)))
+    await some_turns()
+    assert (mesh.events, len(inbound.line)) == (1, 1)
+    assert mesh.held.bytes > 0
+    inbound.receipts([(mesh.publishes[0][0], cast(Any, None))])
+    await until(lambda: mesh.events == 2)
+    inbound.close()
+    assert mesh.held.bytes == 0
 
 
-def test_the_nodes_own_bound_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_nodes_own_bound_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FULL_PAUSE_S", 0.0)
 
-    async def story() -> None:
-        mesh = FakeMesh(held=HeldBytes(1 << 30, 40))
-        held = mesh.held.holding("the EMM gateway", Use.PUBLISH)
-        held.take(11)
-        inbound = made(mesh)
-        inbound.receive(arrived(event(1)))
-        await some_turns()
-        assert mesh.events == 0
-        held.give_back(11)
-        await until(lambda: mesh.events == 1)
-        inbound.close()
-
-    asyncio.run(story())
+    mesh = FakeMesh(held=HeldBytes(1 << 30, 40))
+    held = mesh.held.holding("the EMM gateway", Use.PUBLISH)
+    held.take(11)
+    inbound = made(mesh)
+    inbound.receive(arrived(event(1)))
+    await some_turns()
+    assert mesh.events == 0
+    held.give_back(11)
+    await until(lambda: mesh.events == 1)
+    inbound.close()
 
 
-def test_what_the_log_refuses_is_lost_and_counted() -> None:
-    async def story() -> None:
-        mesh = FakeMesh(answers=False)
-        inbound = made(mesh)
-        inbound.receive(arrived(event(1), event(2)))
-        await until(lambda: mesh.events == 2)
-        inbound.refused(mesh.publishes[0][0], StorageError("disk is full"))
-        assert (inbound.figures.refused, inbound.figures.published, len(mesh.refusals)) == (2, 0, 1)
-        inbound.close()
-
-    asyncio.run(story())
+async def test_what_the_log_refuses_is_lost_and_counted() -> None:
+    mesh = FakeMesh(answers=False)
+    inbound = made(mesh)
+    inbound.receive(arrived(event(1), event(2)))
+    await until(lambda: mesh.events == 2)
+    inbound.refused(mesh.publishes[0][0], StorageError("disk is full"))
+    assert (inbound.figures.refused, inbound.figures.published, len(mesh.refusals)) == (2, 0, 1)
+    inbound.close()
 
 
-def test_draining_takes_nothing_more_and_leaves_when_all_is_answered() -> None:
-    async def story() -> None:
-        mesh = FakeMesh(answers=False)
-        inbound = made(mesh)
-        inbound.receive(arrived(event(1)))
-        await until(lambda: mesh.events == 1)
-        inbound.drain()
-        inbound.receive(arrived(event(2)))
-        assert (mesh.left, len(inbound.line)) == ([], 0)
-        inbound.receipts([(mesh.publishes[0][0], cast(Any, None))])
-        assert mesh.left == [inbound]
-
-    asyncio.run(story())
+async def test_draining_takes_nothing_more_and_leaves_when_all_is_answered() -> None:
+    mesh = FakeMesh(answers=False)
+    inbound = made(mesh)
+    inbound.receive(arrived(event(1)))
+    await until(lambda: mesh.events == 1)
+    inbound.drain()
+    inbound.receive(arrived(event(2)))
+    assert (mesh.left, len(inbound.line)) == ([], 0)
+    inbound.receipts([(mesh.publishes[0][0], cast(Any, None))])
+    assert mesh.left == [inbound]
 
 
-def test_hellos_are_heard_and_the_refused_are_kept() -> None:
-    async def story() -> None:
-        mesh, heard = FakeMesh(), list[Accepted]()
-        inbound = made(mesh, heard)
-        inbound.receive(arrived(SENSOR.hello(int(time.time())), b"junk", b"", b"\x20"))
-        await until(lambda: mesh.events == 4)
-        assert [each.topics for each in heard] == [[HELLO_TOPIC]]
-        kept = {
-            bytes(each.payload) for _, topic, batch in mesh.publishes if topic == QUARANTINE_TOPIC for each in batch
-        }
-        assert kept == {b"junk", b"", b"\x20"}
-        assert SOURCE in {
-            each.headers["emm-source"] for _, _, batch in mesh.publishes for each in batch if each.headers is not None
-        }
-        inbound.close()
-
-    asyncio.run(story())
+async def test_hellos_are_heard_and_the_refused_are_kept() -> None:
+    mesh, heard = FakeMesh(), list[Accepted]()
+    inbound = made(mesh, heard)
+    inbound.receive(arrived(SENSOR.hello(int(time.time())), b"junk", b"", b"\x20"))
+    await until(lambda: mesh.events == 4)
+    assert [each.topics for each in heard] == [[HELLO_TOPIC]]
+    kept = {bytes(each.payload) for _, topic, batch in mesh.publishes if topic == QUARANTINE_TOPIC for each in batch}
+    assert kept == {b"junk", b"", b"\x20"}
+    assert SOURCE in {
+        each.headers["emm-source"] for _, _, batch in mesh.publishes for each in batch if each.headers is not None
+    }
+    inbound.close()
 
 
 @pytest.mark.req("SEE-03")
-def test_a_batch_of_devices_begins_a_trace_that_its_first_event_carries() -> None:
-    async def story() -> None:
-        span = SpanRef(7, 8)
-        mesh = FakeMesh(span=span)
-        inbound = made(mesh)
-        inbound.receive(arrived(*(event(number) for number in range(100))))
-        await until(lambda: mesh.events == 100)
-        (batch,) = [batch for _, _, batch in mesh.publishes]
-        headers = [dict(each) for each in batch.headers.to_pylist()]
-        assert [each.get("traceparent") for each in headers] == [span.traceparent, *[None] * 99]
-        assert all(each["emm-protocol"] == "emm" for each in headers)
-        inbound.close()
-
-    asyncio.run(story())
+async def test_a_batch_of_devices_begins_a_trace_that_its_first_event_carries() -> None:
+    span = SpanRef(7, 8)
+    mesh = FakeMesh(span=span)
+    inbound = made(mesh)
+    inbound.receive(arrived(*(event(number) for number in range(100))))
+    await until(lambda: mesh.events == 100)
+    (batch,) = [batch for _, _, batch in mesh.publishes]
+    headers = [dict(each) for each in batch.headers.to_pylist()]
+    assert [each.get("traceparent") for each in headers] == [span.traceparent, *[None] * 99]
+    assert all(each["emm-protocol"] == "emm" for each in headers)
+    inbound.close()
 
 
 @pytest.mark.req("LAK-02")
-def test_what_breaks_the_schema_of_its_topic_is_lost_and_counted_and_the_rest_goes_on() -> None:
-    async def story() -> None:
-        mesh = FakeMesh()
-        mesh.checks = gate_for("emm.>", "id BIGINT")
-        inbound = made(mesh)
-        now_s = int(time.time())
-        inbound.receive(
-            arrived(*(SENSOR.event("n", value, at_s=now_s) for value in ({"id": 1}, {"id": "x"}, {"id": 3})))
-        )
-        await until(lambda: mesh.events == 2)
-        assert [each.payload for _, _, batch in mesh.publishes for each in batch] == [b'{"id":1}', b'{"id":3}']
-        assert (inbound.figures.published, inbound.figures.refused) == (2, 1)
-        inbound.receive(arrived(event(7)))
-        await until(lambda: inbound.figures.refused == 2)
-        assert mesh.events == 2 and mesh.held.bytes == 0
-        assert len(mesh.refusals) == 2
-        inbound.close()
-
-    asyncio.run(story())
+async def test_what_breaks_the_schema_of_its_topic_is_lost_and_counted_and_the_rest_goes_on() -> None:
+    mesh = FakeMesh()
+    mesh.checks = gate_for("emm.>", "id BIGINT")
+    inbound = made(mesh)
+    now_s = int(time.time())
+    inbound.receive(arrived(*(SENSOR.event("n", value, at_s=now_s) for value in ({"id": 1}, {"id": "x"}, {"id": 3}))))
+    await until(lambda: mesh.events == 2)
+    assert [each.payload for _, _, batch in mesh.publishes for each in batch] == [b'{"id":1}', b'{"id":3}']
+    assert (inbound.figures.published, inbound.figures.refused) == (2, 1)
+    inbound.receive(arrived(event(7)))
+    await until(lambda: inbound.figures.refused == 2)
+    assert mesh.events == 2 and mesh.held.bytes == 0
+    assert len(mesh.refusals) == 2
+    inbound.close()

@@ -91,121 +91,100 @@ class Way:
 
 
 @pytest.mark.req("EMM-29")
-def test_urgent_events_overtake_the_others() -> None:
-    async def story() -> None:
-        way = Way(CALM, URGENT, rate_per_s=100.0)
-        way.deliver(0, "calm.a", 30)
-        await way.until(lambda: way.sent)
-        way.deliver(1, "urgent.b")
-        await way.until(lambda: len(way.sent) == 31)
-        assert [name for name, _ in way.sent].index("urgent.b") < 30
-        way.outbound.close()
-
-    asyncio.run(story())
+async def test_urgent_events_overtake_the_others() -> None:
+    way = Way(CALM, URGENT, rate_per_s=100.0)
+    way.deliver(0, "calm.a", 30)
+    await way.until(lambda: way.sent)
+    way.deliver(1, "urgent.b")
+    await way.until(lambda: len(way.sent) == 31)
+    assert [name for name, _ in way.sent].index("urgent.b") < 30
+    way.outbound.close()
 
 
-def test_every_target_gets_it_and_credit_is_given_back() -> None:
-    async def story() -> None:
-        way = Way(CALM, targets=(THERE, ELSEWHERE))
-        way.deliver(0, "calm.a", 100)
-        await way.until(lambda: len(way.sent) == 200)
-        assert way.sent.count(("calm.a", ELSEWHERE)) == 100
-        assert sum(each.bytes for each in way.mesh.told) > 0
-        assert way.outbound.figures.sent == 200
-        way.outbound.close()
-        assert way.mesh.gone == [1]
-
-    asyncio.run(story())
+async def test_every_target_gets_it_and_credit_is_given_back() -> None:
+    way = Way(CALM, targets=(THERE, ELSEWHERE))
+    way.deliver(0, "calm.a", 100)
+    await way.until(lambda: len(way.sent) == 200)
+    assert way.sent.count(("calm.a", ELSEWHERE)) == 100
+    assert sum(each.bytes for each in way.mesh.told) > 0
+    assert way.outbound.figures.sent == 200
+    way.outbound.close()
+    assert way.mesh.gone == [1]
 
 
-def test_what_came_as_a_datagram_and_what_nobody_wants_is_passed_over() -> None:
-    async def story() -> None:
-        way = Way(CALM)
-        way.deliver(0, "calm.a", 2, {"emm-protocol": "emm"})
-        way.deliver(0, "calm.b")
-        await way.until(lambda: way.sent)
-        assert (way.sent, way.outbound.figures.echoes) == ([("calm.b", THERE)], 2)
-        nobody = Way(CALM, targets=())
-        nobody.deliver(0, "calm.a")
-        await nobody.until(lambda: nobody.mesh.told)
-        assert nobody.sent == []
-        way.outbound.close()
-        nobody.outbound.close()
-
-    asyncio.run(story())
+async def test_what_came_as_a_datagram_and_what_nobody_wants_is_passed_over() -> None:
+    way = Way(CALM)
+    way.deliver(0, "calm.a", 2, {"emm-protocol": "emm"})
+    way.deliver(0, "calm.b")
+    await way.until(lambda: way.sent)
+    assert (way.sent, way.outbound.figures.echoes) == ([("calm.b", THERE)], 2)
+    nobody = Way(CALM, targets=())
+    nobody.deliver(0, "calm.a")
+    await nobody.until(lambda: nobody.mesh.told)
+    assert nobody.sent == []
+    way.outbound.close()
+    nobody.outbound.close()
 
 
 @pytest.mark.req("EMM-28")
-def test_what_one_rule_wants_by_quic_no_rule_sends_in_the_clear() -> None:
-    async def story() -> None:
-        secret, everything = Out(parse_pattern("calm.secret.>"), quic=True), Out(parse_pattern(">"))
-        mixed = Way(secret, everything, targets=(THERE, BY_QUIC))
-        for rule in (0, 1):
-            mixed.deliver(rule, "calm.secret.a")
-        mixed.deliver(1, "calm.b")
-        await mixed.until(lambda: len(mixed.sent) == 4)
-        assert mixed.sent == [("calm.secret.a", BY_QUIC)] * 2 + [("calm.b", THERE), ("calm.b", BY_QUIC)]
-        assert mixed.outbound.figures.no_quic == 0
-        plain = Way(secret, everything, targets=(THERE,))
-        for rule in (0, 1):
-            plain.deliver(rule, "calm.secret.a", 10)
-        plain.deliver(1, "calm.b")
-        await plain.until(lambda: plain.sent)
-        assert (plain.sent, plain.outbound.figures.no_quic) == ([("calm.b", THERE)], 10)
-        for way in (mixed, plain):
-            way.outbound.close()
-
-    asyncio.run(story())
+async def test_what_one_rule_wants_by_quic_no_rule_sends_in_the_clear() -> None:
+    secret, everything = Out(parse_pattern("calm.secret.>"), quic=True), Out(parse_pattern(">"))
+    mixed = Way(secret, everything, targets=(THERE, BY_QUIC))
+    for rule in (0, 1):
+        mixed.deliver(rule, "calm.secret.a")
+    mixed.deliver(1, "calm.b")
+    await mixed.until(lambda: len(mixed.sent) == 4)
+    assert mixed.sent == [("calm.secret.a", BY_QUIC)] * 2 + [("calm.b", THERE), ("calm.b", BY_QUIC)]
+    assert mixed.outbound.figures.no_quic == 0
+    plain = Way(secret, everything, targets=(THERE,))
+    for rule in (0, 1):
+        plain.deliver(rule, "calm.secret.a", 10)
+    plain.deliver(1, "calm.b")
+    await plain.until(lambda: plain.sent)
+    assert (plain.sent, plain.outbound.figures.no_quic) == ([("calm.b", THERE)], 10)
+    for way in (mixed, plain):
+        way.outbound.close()
 
 
 @pytest.mark.req("EMM-28")
-def test_targets_without_a_connection_are_counted() -> None:
-    async def story() -> None:
-        targets = (Target("b", 1, quic=True), Target("c", 1, quic=True))
-        way = Way(Out(parse_pattern("calm.>"), targets=targets, quic=True), targets=(BY_QUIC,))
-        way.deliver(0, "calm.a", 3)
-        await way.until(lambda: len(way.sent) == 3)
-        assert way.outbound.figures.no_quic == 3
-        way.outbound.close()
-
-    asyncio.run(story())
+async def test_targets_without_a_connection_are_counted() -> None:
+    targets = (Target("b", 1, quic=True), Target("c", 1, quic=True))
+    way = Way(Out(parse_pattern("calm.>"), targets=targets, quic=True), targets=(BY_QUIC,))
+    way.deliver(0, "calm.a", 3)
+    await way.until(lambda: len(way.sent) == 3)
+    assert way.outbound.figures.no_quic == 3
+    way.outbound.close()
 
 
 @pytest.mark.parametrize(
     ("error", "again"), [(StorageError("events were lost"), True), (ShuttingDown("the node goes"), False)]
 )
-def test_a_subscription_that_breaks_is_opened_again(
+async def test_a_subscription_that_breaks_is_opened_again(
     error: WeftError, again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RETRY_S", 0.0)
 
-    async def story() -> None:
-        way = Way(CALM)
-        way.mesh.subscribers[0].ended(error)
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert len(way.mesh.subscribers) == 1 + again
-        way.outbound.close()
-
-    asyncio.run(story())
+    way = Way(CALM)
+    way.mesh.subscribers[0].ended(error)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(way.mesh.subscribers) == 1 + again
+    way.outbound.close()
 
 
-def test_what_a_broken_subscription_left_behind_goes_out_and_gives_no_credit_to_the_next(
+async def test_what_a_broken_subscription_left_behind_goes_out_and_gives_no_credit_to_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "RETRY_S", 0.0)
 
-    async def story() -> None:
-        way = Way(CALM)
-        way.deliver(0, "calm.a")
-        way.mesh.subscribers[0].ended(StorageError("events were lost"))
-        way.outbound._work.cancel()  # type: ignore[union-attr]  # as if the pace allowed nothing until it is open again
-        way.outbound._work = None
-        await way.until(lambda: len(way.mesh.subscribers) == 2)
-        way.deliver(1, "calm.b")
-        await way.until(lambda: len(way.sent) == 2)
-        assert way.sent == [("calm.a", THERE), ("calm.b", THERE)]
-        assert [each.subscription for each in way.mesh.told] == [2]
-        way.outbound.close()
-
-    asyncio.run(story())
+    way = Way(CALM)
+    way.deliver(0, "calm.a")
+    way.mesh.subscribers[0].ended(StorageError("events were lost"))
+    way.outbound._work.cancel()  # type: ignore[union-attr]  # as if the pace allowed nothing until it is open again
+    way.outbound._work = None
+    await way.until(lambda: len(way.mesh.subscribers) == 2)
+    way.deliver(1, "calm.b")
+    await way.until(lambda: len(way.sent) == 2)
+    assert way.sent == [("calm.a", THERE), ("calm.b", THERE)]
+    assert [each.subscription for each in way.mesh.told] == [2]
+    way.outbound.close()

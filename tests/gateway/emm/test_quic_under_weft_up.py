@@ -126,7 +126,7 @@ async def arrives(source: RunningNode, target: RunningNode, topic: str) -> None:
 
 
 @pytest.mark.req("EMM-28")
-def test_a_gateway_joins_another_by_quic_and_secret_topics_go_no_other_way(tmp_path: Path) -> None:
+async def test_a_gateway_joins_another_by_quic_and_secret_topics_go_no_other_way(tmp_path: Path) -> None:
     """Two meshes, each with a CA of its own. A device at the first one gets everything else by UDP, and is the proof
     that nothing secret goes that way: while the other node is there, while it is away, and when it is back."""
     (first, me), (second, you) = prepared(tmp_path, "a"), prepared(tmp_path, "b")
@@ -134,49 +134,48 @@ def test_a_gateway_joins_another_by_quic_and_secret_topics_go_no_other_way(tmp_p
     trust(second, me)
     SENSOR.trust(first)
 
-    async def story(here: RunningNode, there: RunningNode, device: socket.socket) -> None:
-        async with watched(device, believing(me)) as seen, here.client() as client:
-            device.send(SENSOR.hello(now_s()))
-            await arrives(here, there, "secret.one")
-            await asyncio.to_thread(there.end_quietly)
-            before = await count(here, "no-quic")
-
-            async def nobody_was_there() -> bool:
-                await client.publish("secret.lost", b"x")
-                return await count(here, "no-quic") > before
-
-            await until(nobody_was_there)
-            with up(second, *configured(second, JOINED.format(port=port_of(there)))) as again:
-                await arrives(here, again, "secret.two")
-
-                async def came() -> bool:
-                    await client.publish("public", b"for everybody")
-                    return "public" in seen
-
-                await until(came)
-                assert not [name for name in seen if name.startswith("secret")]
-                await asyncio.to_thread(again.end_quietly)
-            assert await count(here, "dropped") == 0
-            await asyncio.to_thread(here.end_quietly)
-
     with up(second, *configured(second, JOINED.format(port=0))) as there:
         text = JOINING.format(port=port_of(there), root=root_of(second))
         with up(first, *configured(first, text)) as here, device_at(here.gateway("emm")) as device:
-            asyncio.run(story(here, there, device))
+            async with watched(device, believing(me)) as seen, here.client() as client:
+                device.send(SENSOR.hello(now_s()))
+                await arrives(here, there, "secret.one")
+                await asyncio.to_thread(there.end_quietly)
+                before = await count(here, "no-quic")
+
+                async def nobody_was_there() -> bool:
+                    await client.publish("secret.lost", b"x")
+                    return await count(here, "no-quic") > before
+
+                await until(nobody_was_there)
+                with up(second, *configured(second, JOINED.format(port=port_of(there)))) as again:
+                    await arrives(here, again, "secret.two")
+
+                    async def came() -> bool:
+                        await client.publish("public", b"for everybody")
+                        return "public" in seen
+
+                    await until(came)
+                    assert not [name for name in seen if name.startswith("secret")]
+                    await asyncio.to_thread(again.end_quietly)
+                assert await count(here, "dropped") == 0
+                await asyncio.to_thread(here.end_quietly)
             connected = [each["address"] for each in here.logged() if each["event"] == "emm_quic_connected"]
             assert set(connected) == {f"quic://127.0.0.1:{port_of(there)}"}
             assert len(connected) >= 2, "once more after the restart"
 
 
 @pytest.mark.req("EMM-28")
-def test_nothing_is_dropped_after_a_client_has_left(tmp_path: Path) -> None:
+async def test_nothing_is_dropped_after_a_client_has_left(tmp_path: Path) -> None:
     """Heartbeats went on to connections that had ended, and each was counted."""
     data, me = prepared(tmp_path, "a")
     other = Device(2)
     for each in (SENSOR, other):
         each.trust(data)
 
-    async def story(node: RunningNode, device: socket.socket) -> None:
+    text = '[gateway.emm]\nudp = "127.0.0.1:0"\nquic = "127.0.0.1:0"\nheartbeat_interval_s = 1\n'
+    text += '[[gateway.emm.out]]\npattern = "alarms.>"\n'
+    with up(data, *configured(data, text)) as node, device_at(node.gateway("emm")) as device:
         async with foreign_client(port_of(node), root_of(data).read_bytes()) as client:
             client.send(SENSOR.hello(now_s()))
             await client.frame()
@@ -194,11 +193,6 @@ def test_nothing_is_dropped_after_a_client_has_left(tmp_path: Path) -> None:
             assert await count(node, fate) == 0
         await asyncio.to_thread(node.end_quietly)
 
-    text = '[gateway.emm]\nudp = "127.0.0.1:0"\nquic = "127.0.0.1:0"\nheartbeat_interval_s = 1\n'
-    text += '[[gateway.emm.out]]\npattern = "alarms.>"\n'
-    with up(data, *configured(data, text)) as node, device_at(node.gateway("emm")) as device:
-        asyncio.run(story(node, device))
-
 
 QUIC_ALONE: Final = """
 [gateway.emm]
@@ -215,7 +209,7 @@ quic = true
 
 
 @pytest.mark.req("EMM-28")
-def test_a_gateway_without_udp_sends_both_formats_over_one_port(tmp_path: Path) -> None:
+async def test_a_gateway_without_udp_sends_both_formats_over_one_port(tmp_path: Path) -> None:
     """A foreign EMM client, and an EMM-C node of the library."""
     data, me = prepared(tmp_path, "a")
     SENSOR.trust(data)
@@ -224,7 +218,8 @@ def test_a_gateway_without_udp_sends_both_formats_over_one_port(tmp_path: Path) 
     add_device(data, DeviceKey(node_id, KEY_ID, KeyKind.ED25519, Secret(signer.public_key)))
     ring = emm_compact.KeyRing((GROUP,), {me.node_id.bytes: (me.public_key,)})
 
-    async def story(node: RunningNode) -> None:
+    with up(data, *configured(data, QUIC_ALONE)) as node:
+        assert "emm " not in str(node.ready["gateways"])
         root = root_of(data).read_bytes()
         async with (
             client_of(node) as client,
@@ -247,33 +242,26 @@ def test_a_gateway_without_udp_sends_both_formats_over_one_port(tmp_path: Path) 
             assert (note.message, note.ttl) == (b"careful", 64)
         await asyncio.to_thread(node.end_quietly)
 
-    with up(data, *configured(data, QUIC_ALONE)) as node:
-        assert "emm " not in str(node.ready["gateways"])
-        asyncio.run(story(node))
-
 
 @pytest.mark.req("EMM-28")
-def test_a_certificate_that_is_not_trusted_is_logged_and_nothing_is_sent(tmp_path: Path) -> None:
+async def test_a_certificate_that_is_not_trusted_is_logged_and_nothing_is_sent(tmp_path: Path) -> None:
     (first, _), (second, _) = prepared(tmp_path, "a"), prepared(tmp_path, "b")
     with up(second, *configured(second, JOINED.format(port=0))) as there:
         target = f"quic://127.0.0.1:{port_of(there)}"
         text = f'[[gateway.emm.out]]\npattern = "secret.>"\nquic = true\ntargets = ["{target}"]\n'
         with up(first, *configured(first, text)) as here:
 
-            async def story() -> None:
-                async def told() -> bool:
-                    return any(each["event"] == "emm_quic_backoff" for each in here.logged())
+            async def told() -> bool:
+                return any(each["event"] == "emm_quic_backoff" for each in here.logged())
 
-                async def counted() -> bool:
-                    return await count(here, "no-quic") == 1
+            async def counted() -> bool:
+                return await count(here, "no-quic") == 1
 
-                await until(told)
-                async with client_of(here) as client:
-                    await client.publish("secret.one", b"x")
-                await until(counted)
-                assert await count(there, "received") == 0
-
-            asyncio.run(story())
+            await until(told)
+            async with client_of(here) as client:
+                await client.publish("secret.one", b"x")
+            await until(counted)
+            assert await count(there, "received") == 0
             (refusal,) = [each for each in here.logged() if each["event"] == "emm_quic_backoff"][:1]
             assert refusal["address"] == target
             assert "certificate" in refusal["reason"]
@@ -282,7 +270,7 @@ def test_a_certificate_that_is_not_trusted_is_logged_and_nothing_is_sent(tmp_pat
 
 
 @pytest.mark.req("EMM-28", "EMC-11", "EMC-12")
-def test_gateways_that_are_emm_c_neighbours_by_quic_pass_events_on(tmp_path: Path) -> None:
+async def test_gateways_that_are_emm_c_neighbours_by_quic_pass_events_on(tmp_path: Path) -> None:
     """One dials the other; what a node beside one says reaches the mesh of the other, and again after a restart."""
     (first, one), (second, other) = prepared(tmp_path, "a"), prepared(tmp_path, "b")
     signer, node_id = emm_compact.Signer(GROUP, b"n" * 32), UUID(int=55)
@@ -312,7 +300,7 @@ def test_gateways_that_are_emm_c_neighbours_by_quic_pass_events_on(tmp_path: Pat
         port = port_of(there)
         joining = f'compact_join = ["quic://127.0.0.1:{port}"]\nquic_root = "{root_of(second)}"\n'
         with up(first, *configured(first, f'[gateway.emm]\nquic = "127.0.0.1:0"\n{joining}')) as here:
-            asyncio.run(story(here, there, "from afar"))
+            await story(here, there, "from afar")
             with up(second, *configured(second, JOINED.format(port=port))) as again:
-                asyncio.run(story(here, again, "from afar", "once more"))
+                await story(here, again, "from afar", "once more")
             here.end_quietly()

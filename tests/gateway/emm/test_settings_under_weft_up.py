@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import subprocess
 from dataclasses import replace
 from hashlib import sha256
@@ -82,7 +81,7 @@ async def refused(node: RunningNode, reason: str) -> None:
 
 
 @pytest.mark.req("EMM-04", "EMM-22", "EMM-23", "EMM-24", "EMM-26")
-def test_limits_profile_seals_and_compression(tmp_path: Path) -> None:
+async def test_limits_profile_seals_and_compression(tmp_path: Path) -> None:
     data, flags = prepared(tmp_path, CONFIG)
     SENSOR.trust(data)
     add_seal(data, SealKey(SEAL_ID, Secret(SEAL_KEY)))
@@ -92,7 +91,7 @@ def test_limits_profile_seals_and_compression(tmp_path: Path) -> None:
     judge = emm.Judge(store, emm.Terms(RULES, sealed=(SECRETS,)), find_key=KEYS.get)
     bare = emm.Credentials(hmac_key=SENSOR.secret)  # no key id, as the profile asks for
 
-    async def story(node: RunningNode, device: socket.socket) -> None:
+    with up(data, *flags) as node, device_at(node.gateway("emm")) as device:
         async with client_of(node) as client:
             device.send(SENSOR.hello(now_s()))
             device.send(sealed(1001, "secret.temp", 21.5))
@@ -120,9 +119,6 @@ def test_limits_profile_seals_and_compression(tmp_path: Path) -> None:
             assert picture.values[1][1] == NOISE
         await asyncio.to_thread(node.end_quietly)
 
-    with up(data, *flags) as node, device_at(node.gateway("emm")) as device:
-        asyncio.run(story(node, device))
-
 
 FIRST_USE: Final = """
 [gateway.emm]
@@ -139,16 +135,18 @@ def carrying(seed: int, number: int) -> bytes:
 
 
 @pytest.mark.req("EMM-17")
-def test_the_first_key_of_a_device_is_known_after_a_restart_until_it_is_removed(tmp_path: Path) -> None:
+async def test_the_first_key_of_a_device_is_known_after_a_restart_until_it_is_removed(tmp_path: Path) -> None:
     data, flags = prepared(tmp_path, FIRST_USE)
 
-    async def first(node: RunningNode, device: socket.socket) -> None:
+    with up(data, *flags) as node, device_at(node.gateway("emm")) as device:
         async with client_of(node) as client:
             device.send(carrying(1, 1))
             await events(client, "emm.from.key1", 1)
             await asyncio.to_thread(node.end_quietly)
-
-    async def second(node: RunningNode, device: socket.socket) -> None:
+    pinned = json.loads(weft("trust", "list", "--data", data, "--json"))["first_use"]
+    assert [each["node_id"] for each in pinned] == [str(UUID(int=77))]
+    assert "first-use" in weft("trust", "list", "--data", data)
+    with up(data, *flags) as node, device_at(node.gateway("emm")) as device:
         async with client_of(node) as client:
             device.send(carrying(2, 2))
             await refused(node, "untrusted-key")
@@ -164,11 +162,3 @@ def test_the_first_key_of_a_device_is_known_after_a_restart_until_it_is_removed(
                     await asyncio.wait([taken], timeout=0.2)
                 assert (taken.result().headers or {})["emm-verdict"] == "verified"
             await asyncio.to_thread(node.end_quietly)
-
-    with up(data, *flags) as node, device_at(node.gateway("emm")) as device:
-        asyncio.run(first(node, device))
-    pinned = json.loads(weft("trust", "list", "--data", data, "--json"))["first_use"]
-    assert [each["node_id"] for each in pinned] == [str(UUID(int=77))]
-    assert "first-use" in weft("trust", "list", "--data", data)
-    with up(data, *flags) as node, device_at(node.gateway("emm")) as device:
-        asyncio.run(second(node, device))

@@ -76,37 +76,33 @@ def device_at(address: str) -> socket.socket:
 
 @pytest.mark.req("EMM-14", "EMM-15", "EMM-18")
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
-def test_datagrams_become_events_and_events_datagrams(tmp_path: Path, host: str) -> None:
+async def test_datagrams_become_events_and_events_datagrams(tmp_path: Path, host: str) -> None:
     data, trusted, flags = prepared(tmp_path, host)
 
-    async def story(node: RunningNode) -> None:
-        with device_at(node.gateway("emm")) as device:
-            async with client_of(node) as client:
-                device.send(SENSOR.hello(now_s()))
-                device.send(SENSOR.event("plant.temp", 21.5, at_s=now_s()))
-                device.send(SIGNER.event("plant.door", "open", at_s=now_s()))
-                device.send(forged(SENSOR.event(at_s=now_s())))
-                taken = await events(client, "emm.>", 2)
-                assert {(event.topic, event.payload) for event in taken} == {
-                    ("emm.plant.temp", b"21.5"),
-                    ("emm.plant.door", b"open"),
-                }
-                while REFUSED not in await asyncio.to_thread(node.metrics):
-                    await asyncio.sleep(0.02)
-                await client.publish("alarms.fire", b"hall 3")
-                alarm = await event_named("alarms.fire", emm.Judge(trusted), lambda: received(device))
-                assert alarm.values[1][1] == b"hall 3"
-            await asyncio.to_thread(node.end_quietly)
-
-    with up(data, *flags) as node:
-        asyncio.run(story(node))
+    with up(data, *flags) as node, device_at(node.gateway("emm")) as device:
+        async with client_of(node) as client:
+            device.send(SENSOR.hello(now_s()))
+            device.send(SENSOR.event("plant.temp", 21.5, at_s=now_s()))
+            device.send(SIGNER.event("plant.door", "open", at_s=now_s()))
+            device.send(forged(SENSOR.event(at_s=now_s())))
+            taken = await events(client, "emm.>", 2)
+            assert {(event.topic, event.payload) for event in taken} == {
+                ("emm.plant.temp", b"21.5"),
+                ("emm.plant.door", b"open"),
+            }
+            while REFUSED not in await asyncio.to_thread(node.metrics):
+                await asyncio.sleep(0.02)
+            await client.publish("alarms.fire", b"hall 3")
+            alarm = await event_named("alarms.fire", emm.Judge(trusted), lambda: received(device))
+            assert alarm.values[1][1] == b"hall 3"
+        await asyncio.to_thread(node.end_quietly)
 
 
 @pytest.mark.req("EMM-28")
-def test_a_foreign_client_over_quic_is_heard_and_answered(tmp_path: Path) -> None:
+async def test_a_foreign_client_over_quic_is_heard_and_answered(tmp_path: Path) -> None:
     data, trusted, flags = prepared(tmp_path)
 
-    async def story(node: RunningNode) -> None:
+    with up(data, *flags) as node:
         root = node.context.tls_root
         assert root is not None, "of a secured node"
         port = int(node.gateway("emm-quic").rpartition(":")[2])
@@ -122,9 +118,6 @@ def test_a_foreign_client_over_quic_is_heard_and_answered(tmp_path: Path) -> Non
                 alarm = await event_named("alarms.fire", emm.Judge(trusted), device.frame)
                 assert alarm.values[1][1] == b"over quic"
             await asyncio.to_thread(node.end_quietly)
-
-    with up(data, *flags) as node:
-        asyncio.run(story(node))
 
 
 def test_garbage_ends_nothing(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -35,14 +35,6 @@ async def joined(data: Path, **settings: Any) -> AsyncIterator[tuple[Node, Clien
         exmp.connect(address_of(node)) as client,
     ):
         yield node, client
-
-
-def with_node(data: Path, story: Callable[[Node, Client], Awaitable[None]], **settings: Any) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(PATIENCE_S), joined(data, **settings) as (node, client):
-            await story(node, client)
-
-    asyncio.run(run())
 
 
 async def refused(client: Client | exmp.Peer, op: str, data: JsonObject | None = None) -> tuple[str | None, str]:

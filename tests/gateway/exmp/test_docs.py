@@ -21,14 +21,11 @@ EXAMPLES = blocks_for("docs/exmp.md", __file__)
 
 
 @pytest.mark.parametrize("block", EXAMPLES, ids=[block.place for block in EXAMPLES])
-def test_example(block: Block, tmp_path: Path) -> None:
-    async def run() -> None:
-        names: dict[str, Any] = {}
-        exec(compile(block.code, block.place, "exec"), names)
-        async with running_node(tmp_path, gateway__exmp__tcp="127.0.0.1:0") as node:
-            await asyncio.wait_for(names["main"](address_of(node)), PATIENCE_S)
-
-    asyncio.run(run())
+async def test_example(block: Block, tmp_path: Path) -> None:
+    names: dict[str, Any] = {}
+    exec(compile(block.code, block.place, "exec"), names)
+    async with running_node(tmp_path, gateway__exmp__tcp="127.0.0.1:0") as node:
+        await asyncio.wait_for(names["main"](address_of(node)), PATIENCE_S)
 
 
 @pytest.mark.req("EXM-11")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 from tests.gateway.exmp.fakes import FakeMesh, delivered, position
@@ -54,149 +54,115 @@ class Scene:
         return told
 
 
-def play(story: Callable[[], Coroutine[None, None, None]]) -> None:
-    asyncio.run(story())
+async def test_events_go_out_as_far_as_the_window_and_credit_comes_back_with_the_last_of_a_batch() -> None:
+    scene = Scene(window=2)
+    batch = delivered("a", 0, [b"0", b"1", b"2"])
+    scene.deliver([batch])
+    assert scene.sent() == [("a", 0), ("a", 1)]
+    scene.answer()
+    assert scene.sent() == [("a", 2)]
+    scene.answer()
+    assert await scene.told() == []
+    scene.answer()
+    assert await scene.told() == [AddCredit(42, len(batch.data))]
+    assert scene.sent() == []
 
 
-def test_events_go_out_as_far_as_the_window_and_credit_comes_back_with_the_last_of_a_batch() -> None:
-    async def story() -> None:
-        scene = Scene(window=2)
-        batch = delivered("a", 0, [b"0", b"1", b"2"])
-        scene.deliver([batch])
-        assert scene.sent() == [("a", 0), ("a", 1)]
-        scene.answer()
-        assert scene.sent() == [("a", 2)]
-        scene.answer()
-        assert await scene.told() == []
-        scene.answer()
-        assert await scene.told() == [AddCredit(42, len(batch.data))]
-        assert scene.sent() == []
-
-    play(story)
+async def test_a_delivery_may_begin_inside_its_batch() -> None:
+    scene = Scene()
+    scene.deliver([delivered("a", 5, [b"5", b"6", b"7"], skip=2)])
+    assert scene.sent() == [("a", 7)]
 
 
-def test_a_delivery_may_begin_inside_its_batch() -> None:
-    async def story() -> None:
-        scene = Scene()
-        scene.deliver([delivered("a", 5, [b"5", b"6", b"7"], skip=2)])
-        assert scene.sent() == [("a", 7)]
-
-    play(story)
-
-
-def test_a_large_batch_is_taken_apart_piece_by_piece() -> None:
-    async def story() -> None:
-        count = 3 * EXMP_EVENTS_AT_ONCE + 1
-        scene = Scene(window=count)
-        scene.deliver([delivered("a", 0, [b"x"] * count)])
-        assert scene.feed.next() is not None
-        assert len(scene.feed._events) == EXMP_EVENTS_AT_ONCE - 1
-        assert len(scene.sent()) == count - 1
-
-    play(story)
+async def test_a_large_batch_is_taken_apart_piece_by_piece() -> None:
+    count = 3 * EXMP_EVENTS_AT_ONCE + 1
+    scene = Scene(window=count)
+    scene.deliver([delivered("a", 0, [b"x"] * count)])
+    assert scene.feed.next() is not None
+    assert len(scene.feed._events) == EXMP_EVENTS_AT_ONCE - 1
+    assert len(scene.sent()) == count - 1
 
 
-def test_answers_move_the_position_of_a_group_once_a_turn() -> None:
-    async def story() -> None:
-        scene = Scene(group="g")
-        scene.feed.assigned(3, [position("a", 0), position("b", 0)])
-        assert await scene.told() == [Handled(42, (), 3)]
-        scene.deliver([delivered("a", 0, [b"0", b"1"]), delivered("b", 0, [b"0"])])
-        assert scene.sent() == [("a", 0), ("a", 1), ("b", 0)]
-        scene.answer(3)
-        handled, credit = await scene.told()
-        assert handled == Handled(42, (position("a", 2), position("b", 1)), 3)
-        assert isinstance(credit, AddCredit)
-
-    play(story)
+async def test_answers_move_the_position_of_a_group_once_a_turn() -> None:
+    scene = Scene(group="g")
+    scene.feed.assigned(3, [position("a", 0), position("b", 0)])
+    assert await scene.told() == [Handled(42, (), 3)]
+    scene.deliver([delivered("a", 0, [b"0", b"1"]), delivered("b", 0, [b"0"])])
+    assert scene.sent() == [("a", 0), ("a", 1), ("b", 0)]
+    scene.answer(3)
+    handled, credit = await scene.told()
+    assert handled == Handled(42, (position("a", 2), position("b", 1)), 3)
+    assert isinstance(credit, AddCredit)
 
 
-def test_a_stream_that_goes_to_another_member_is_let_go_of_when_nothing_of_it_is_under_way() -> None:
-    async def story() -> None:
-        scene = Scene(window=2, group="g")
-        scene.feed.assigned(1, [position("a", 0), position("b", 0)])
-        lost, kept = delivered("a", 0, [b"0", b"1", b"2", b"3"]), delivered("b", 0, [b"0"])
-        scene.deliver([lost, delivered("a", 4, [b"4"]), kept])
-        await scene.told()
-        assert scene.sent() == [("a", 0), ("a", 1)]
-        scene.feed.assigned(2, [position("b", 0)])
-        assert [type(each) for each in await scene.told()] == [AddCredit]  # of what is not sent any more
-        scene.answer()
-        assert (await scene.told())[0] == Handled(42, (position("a", 1),), 1)  # not yet taken over
-        scene.answer()
-        assert (await scene.told())[0] == Handled(42, (position("a", 2),), 2)
-        assert scene.sent() == [("b", 0)]
-
-    play(story)
+async def test_a_stream_that_goes_to_another_member_is_let_go_of_when_nothing_of_it_is_under_way() -> None:
+    scene = Scene(window=2, group="g")
+    scene.feed.assigned(1, [position("a", 0), position("b", 0)])
+    lost, kept = delivered("a", 0, [b"0", b"1", b"2", b"3"]), delivered("b", 0, [b"0"])
+    scene.deliver([lost, delivered("a", 4, [b"4"]), kept])
+    await scene.told()
+    assert scene.sent() == [("a", 0), ("a", 1)]
+    scene.feed.assigned(2, [position("b", 0)])
+    assert [type(each) for each in await scene.told()] == [AddCredit]  # of what is not sent any more
+    scene.answer()
+    assert (await scene.told())[0] == Handled(42, (position("a", 1),), 1)  # not yet taken over
+    scene.answer()
+    assert (await scene.told())[0] == Handled(42, (position("a", 2),), 2)
+    assert scene.sent() == [("b", 0)]
 
 
-def test_a_stream_that_is_not_in_the_assignment_and_comes_behind_it_is_held_as_well() -> None:
+async def test_a_stream_that_is_not_in_the_assignment_and_comes_behind_it_is_held_as_well() -> None:
     """Where to begin is still looked for when streams are assigned."""
 
-    async def story() -> None:
-        scene = Scene(group="g")
-        scene.feed.assigned(1, [])
-        scene.deliver([delivered("a", 9, [b"9"])])
-        assert scene.sent() == [("a", 9)]
-        await scene.told()
-        scene.feed.assigned(2, [])
-        assert await scene.told() == []  # it is lost now, and under way
-        scene.answer()
-        assert (await scene.told())[0] == Handled(42, (position("a", 10),), 2)
-
-    play(story)
+    scene = Scene(group="g")
+    scene.feed.assigned(1, [])
+    scene.deliver([delivered("a", 9, [b"9"])])
+    assert scene.sent() == [("a", 9)]
+    await scene.told()
+    scene.feed.assigned(2, [])
+    assert await scene.told() == []  # it is lost now, and under way
+    scene.answer()
+    assert (await scene.told())[0] == Handled(42, (position("a", 10),), 2)
 
 
-def test_a_failure_ends_the_subscription_before_that_event() -> None:
-    async def story() -> None:
-        scene = Scene(group="g")
-        scene.feed.opened([], more=False)
-        scene.feed.assigned(1, [position("a", 0)])
-        scene.deliver([delivered("a", 0, [b"0", b"1", b"2"])])
-        assert len(scene.sent()) == 3
-        scene.answer()
-        scene.feed.answered(Failure("no room", "full"))
-        scene.answer()  # of events that were under way: too late
-        assert await scene.told() == [Handled(42, (position("a", 1),), 1)]
-        assert scene.mesh.unsubscribed == [42]
-        assert [str(error) for error in scene.over] == ["the client answered an event with a failure: no room"]
-        scene.deliver([delivered("a", 3, [b"3"])])
-        assert scene.sent() == []
-
-    play(story)
+async def test_a_failure_ends_the_subscription_before_that_event() -> None:
+    scene = Scene(group="g")
+    scene.feed.opened([], more=False)
+    scene.feed.assigned(1, [position("a", 0)])
+    scene.deliver([delivered("a", 0, [b"0", b"1", b"2"])])
+    assert len(scene.sent()) == 3
+    scene.answer()
+    scene.feed.answered(Failure("no room", "full"))
+    scene.answer()  # of events that were under way: too late
+    assert await scene.told() == [Handled(42, (position("a", 1),), 1)]
+    assert scene.mesh.unsubscribed == [42]
+    assert [str(error) for error in scene.over] == ["the client answered an event with a failure: no room"]
+    scene.deliver([delivered("a", 3, [b"3"])])
+    assert scene.sent() == []
 
 
-def test_an_answer_that_is_none_is_a_failure() -> None:
-    async def story() -> None:
-        scene = Scene()
-        scene.feed.opened([], more=False)
-        scene.deliver([delivered("a", 0, [b"0"])])
-        assert len(scene.sent()) == 1
-        scene.feed.answered(BadAnswer("the answer cannot be read"))
-        assert [str(error) for error in scene.over] == ["the answer cannot be read"]
-
-    play(story)
+async def test_an_answer_that_is_none_is_a_failure() -> None:
+    scene = Scene()
+    scene.feed.opened([], more=False)
+    scene.deliver([delivered("a", 0, [b"0"])])
+    assert len(scene.sent()) == 1
+    scene.feed.answered(BadAnswer("the answer cannot be read"))
+    assert [str(error) for error in scene.over] == ["the answer cannot be read"]
 
 
-def test_what_ends_before_it_has_begun_is_told_to_whoever_waits() -> None:
-    async def story() -> None:
-        scene = Scene()
-        scene.feed.ended(WeftError("no such position"))
-        assert str(scene.feed.ready.exception()) == "no such position"
-        assert scene.over == []
-
-    play(story)
+async def test_what_ends_before_it_has_begun_is_told_to_whoever_waits() -> None:
+    scene = Scene()
+    scene.feed.ended(WeftError("no such position"))
+    assert str(scene.feed.ready.exception()) == "no such position"
+    assert scene.over == []
 
 
-def test_a_lost_link_moves_nothing() -> None:
-    async def story() -> None:
-        scene = Scene(group="g")
-        scene.deliver([delivered("a", 0, [b"0"])])
-        assert len(scene.sent()) == 1
-        scene.feed.answered(LinkLost("gone"))
-        scene.feed.close()
-        scene.feed.close()
-        assert await scene.told() == []
-        assert scene.mesh.unsubscribed == [42]
-
-    play(story)
+async def test_a_lost_link_moves_nothing() -> None:
+    scene = Scene(group="g")
+    scene.deliver([delivered("a", 0, [b"0"])])
+    assert len(scene.sent()) == 1
+    scene.feed.answered(LinkLost("gone"))
+    scene.feed.close()
+    scene.feed.close()
+    assert await scene.told() == []
+    assert scene.mesh.unsubscribed == [42]

@@ -9,29 +9,26 @@ from pathlib import Path
 import pytest
 
 import weft
-from tests.gateway.exmp.joined import PATIENCE_S, address_of, joined, refused, until, with_node
+from tests.gateway.exmp.joined import PATIENCE_S, address_of, joined, refused, until
 from tests.node.running import running_node
 from tests.transport.tcp.raw import Raw
 from tests.wire.exmp.transcript import error, request, response
 from weft import exmp
-from weft.exmp import Client, JsonObject
+from weft.exmp import JsonObject
 from weft.gateway.exmp.operations import EXMP_FETCH_EVENTS_MAX
 from weft.model import Batch, Stream, parse_node_id, parse_topic
-from weft.node.runtime import Node
 
 
 @pytest.mark.req("EXM-11")
-def test_echo_gives_back_what_it_got(tmp_path: Path) -> None:
-    async def story(node: Node, client: Client) -> None:
+async def test_echo_gives_back_what_it_got(tmp_path: Path) -> None:
+    async with joined(tmp_path) as (_node, client):
         assert await client.call("$echo", {"a": [1, 2]}) == {"a": [1, 2]}
         assert await client.call("$echo") == {}
 
-    with_node(tmp_path, story)
-
 
 @pytest.mark.req("EXM-11")
-def test_what_is_published_over_exmp_is_read_over_grpc(tmp_path: Path) -> None:
-    async def story(node: Node, client: Client) -> None:
+async def test_what_is_published_over_exmp_is_read_over_grpc(tmp_path: Path) -> None:
+    async with joined(tmp_path) as (node, client):
         receipt = await client.call(
             "publish", {"topic": "plant.temp", "payload": "21 °C", "key": "line1", "headers": {"unit": "C"}}
         )
@@ -54,33 +51,28 @@ def test_what_is_published_over_exmp_is_read_over_grpc(tmp_path: Path) -> None:
                     break
         assert found == [("21 °C".encode(), b"line1", {"unit": "C"}), (b"\xff\x00", b"\x00\xff", None)]
 
-    with_node(tmp_path, story)
-
 
 @pytest.mark.req("CON-03")
-def test_an_event_for_later_comes_when_it_is_due(tmp_path: Path) -> None:
-    async def story(node: Node, client: Client) -> None:
-        async with weft.connect(node.grpc_address, insecure=True) as reader:
-            far = await client.call("publish", {"topic": "plant.temp", "payload": "far", "delay_s": 3600})
-            assert far is not None and far["topic"].startswith("weft.later.")
-            (waiting,) = await reader.later()
-            assert (waiting.topic, waiting.event.payload, waiting.id.offset) == ("plant.temp", b"far", far["offset"])
-            soon = await client.call("publish", {"topic": "plant.temp", "payload": "soon", "key": "k", "delay_s": 0.05})
-            past = await client.call("publish", {"topic": "plant.temp", "payload": "past", "deliver_at_us": 1})
-            assert soon is not None and past is not None
-            found = {}
-            async for event in reader.subscribe("plant.>", start="earliest"):
-                found[event.payload] = event.key
-                if len(found) == 2:
-                    break
-            assert found == {b"past": None, b"soon": b"k"}
-
-    with_node(tmp_path, story)
+async def test_an_event_for_later_comes_when_it_is_due(tmp_path: Path) -> None:
+    async with joined(tmp_path) as (node, client), weft.connect(node.grpc_address, insecure=True) as reader:
+        far = await client.call("publish", {"topic": "plant.temp", "payload": "far", "delay_s": 3600})
+        assert far is not None and far["topic"].startswith("weft.later.")
+        (waiting,) = await reader.later()
+        assert (waiting.topic, waiting.event.payload, waiting.id.offset) == ("plant.temp", b"far", far["offset"])
+        soon = await client.call("publish", {"topic": "plant.temp", "payload": "soon", "key": "k", "delay_s": 0.05})
+        past = await client.call("publish", {"topic": "plant.temp", "payload": "past", "deliver_at_us": 1})
+        assert soon is not None and past is not None
+        found = {}
+        async for event in reader.subscribe("plant.>", start="earliest"):
+            found[event.payload] = event.key
+            if len(found) == 2:
+                break
+        assert found == {b"past": None, b"soon": b"k"}
 
 
 @pytest.mark.req("EXM-11")
-def test_fetch_reads_a_stream_piece_by_piece(tmp_path: Path) -> None:
-    async def story(node: Node, client: Client) -> None:
+async def test_fetch_reads_a_stream_piece_by_piece(tmp_path: Path) -> None:
+    async with joined(tmp_path) as (node, client):
         await asyncio.gather(*(client.call("publish", {"topic": "t", "payload": str(n)}) for n in range(250)))
         got: list[JsonObject] = []
         offset = 0
@@ -97,13 +89,11 @@ def test_fetch_reads_a_stream_piece_by_piece(tmp_path: Path) -> None:
         last = await client.call("fetch", {"topic": "t", "epoch": node.log.epoch, "offset": 248, "events_max": 1})
         assert last is not None and [event["offset"] for event in last["events"]] == [248]
 
-    with_node(tmp_path, story)
 
-
-def test_a_fetch_sees_what_was_published_before_it_on_the_same_connection(tmp_path: Path) -> None:
+async def test_a_fetch_sees_what_was_published_before_it_on_the_same_connection(tmp_path: Path) -> None:
     """They are sent together; the fetch is not begun before the publish is answered (EXM-06)."""
 
-    async def story(node: Node, client: Client) -> None:
+    async with joined(tmp_path) as (_node, client):
         for number in range(20):
             _, found = await asyncio.gather(
                 client.call("publish", {"topic": "t", "payload": "x"}),
@@ -111,12 +101,10 @@ def test_a_fetch_sees_what_was_published_before_it_on_the_same_connection(tmp_pa
             )
             assert found is not None and len(found["events"]) == number + 1
 
-    with_node(tmp_path, story)
-
 
 @pytest.mark.req("EXM-11")
-def test_topics_and_status(tmp_path: Path) -> None:
-    async def story(node: Node, client: Client) -> None:
+async def test_topics_and_status(tmp_path: Path) -> None:
+    async with joined(tmp_path) as (node, client):
         await client.call("publish", {"topic": "plant.temp", "payload": "x"})
         await client.call("publish", {"topic": "office.door", "payload": "x"})
         everything = await client.call("topics")
@@ -128,8 +116,6 @@ def test_topics_and_status(tmp_path: Path) -> None:
         assert status is not None
         assert (status["node"], status["events"], status["draining"]) == ("a", 2, False)
         assert f"exmp {address_of(node)}" in status["listeners"]
-
-    with_node(tmp_path, story)
 
 
 REFUSED = [
@@ -181,8 +167,8 @@ REFUSED = [
 
 
 @pytest.mark.req("EXM-09", "EXM-11")
-def test_everything_that_is_wrong_has_a_code_and_a_description(tmp_path: Path) -> None:
-    async def story(node: Node, client: Client) -> None:
+async def test_everything_that_is_wrong_has_a_code_and_a_description(tmp_path: Path) -> None:
+    async with joined(tmp_path) as (_node, client):
         await client.call("publish", {"topic": "t", "payload": "x"})
         for op, data, code, words in REFUSED:
             found = await refused(client, op, data)
@@ -191,24 +177,20 @@ def test_everything_that_is_wrong_has_a_code_and_a_description(tmp_path: Path) -
             assert found[1], "a failure has a description"
         assert await client.call("$echo", {"still": 1}) == {"still": 1}
 
-    with_node(tmp_path, story)
 
-
-def test_one_impossible_event_does_not_spoil_those_beside_it(tmp_path: Path) -> None:
-    async def story(node: Node, client: Client) -> None:
+async def test_one_impossible_event_does_not_spoil_those_beside_it(tmp_path: Path) -> None:
+    async with joined(tmp_path) as (_node, client):
         wanted = [{"topic": "t", "payload": str(n), "key": "k" * (5000 if n == 3 else 1)} for n in range(6)]
         answers = await asyncio.gather(*(client.call("publish", each) for each in wanted), return_exceptions=True)
         assert [isinstance(each, exmp.Failure) for each in answers] == [n == 3 for n in range(6)]
         found = await client.call("fetch", {"topic": "t"})
         assert found is not None and [event["payload"] for event in found["events"]] == ["0", "1", "2", "4", "5"]
 
-    with_node(tmp_path, story)
 
-
-def test_events_that_come_together_become_one_batch(tmp_path: Path) -> None:
+async def test_events_that_come_together_become_one_batch(tmp_path: Path) -> None:
     """One read of one connection, and what others bring in the same turn, per topic."""
 
-    async def story(node: Node, client: Client) -> None:
+    async with joined(tmp_path) as (node, client):
         count = 500
         answers = await asyncio.gather(
             *(client.call("publish", {"topic": f"t{n % 2}", "payload": str(n)}) for n in range(count))
@@ -220,46 +202,39 @@ def test_events_that_come_together_become_one_batch(tmp_path: Path) -> None:
         assert sum(len(Batch.read_stored(each)) for each in batches) == count // 2
         assert len(batches) <= 20
 
-    with_node(tmp_path, story)
-
 
 @pytest.mark.req("EXM-06")
-def test_answers_keep_the_order_of_requests_whatever_they_are(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with joined(tmp_path) as (node, _):
-            host, _, port = address_of(node).rpartition(":")
-            raw = Raw(*await asyncio.open_connection(host, int(port)))
-            await raw.greet()
-            publish = '{"op":"publish","data":{"topic":"t","payload":"x"}}'
-            raw.send(
-                "\n".join(
-                    (
-                        request(1, publish),
-                        request(2, '{"op":"$echo","data":{"n":2}}'),
-                        request(3, '{"op":"publish","data":[]}'),
-                        request(4, publish),
-                        request(5, '{"op":"nothing"}'),
-                        request(6, '{"op":"$echo"}'),
-                    )
+async def test_answers_keep_the_order_of_requests_whatever_they_are(tmp_path: Path) -> None:
+    async with joined(tmp_path) as (node, _):
+        host, _, port = address_of(node).rpartition(":")
+        raw = Raw(*await asyncio.open_connection(host, int(port)))
+        await raw.greet()
+        publish = '{"op":"publish","data":{"topic":"t","payload":"x"}}'
+        raw.send(
+            "\n".join(
+                (
+                    request(1, publish),
+                    request(2, '{"op":"$echo","data":{"n":2}}'),
+                    request(3, '{"op":"publish","data":[]}'),
+                    request(4, publish),
+                    request(5, '{"op":"nothing"}'),
+                    request(6, '{"op":"$echo"}'),
                 )
             )
-            receipt = (
-                '{"status":"success","data":{"topic":"t","origin":"a","partition":0,"epoch":%d,"offset":%d,"copies":1}}'
-            )
-            await raw.expect(response(1, receipt % (node.log.epoch, 0)))
-            await raw.expect(response(2, '{"status":"success","data":{"n":2}}'))
-            reason = "Expected `object`, got `array` - at `$.data`"
-            unfit = f'{{"status":"failure","code":"invalid_request","description":"{reason}"}}'
-            await raw.expect(response(3, unfit))
-            await raw.expect(response(4, receipt % (node.log.epoch, 1)))
-            unknown = (
-                '{"status":"failure","code":"unknown_operation","description":"there is no operation \'nothing\'"}'
-            )
-            await raw.expect(response(5, unknown))
-            await raw.expect(response(6))
-            await raw.close()
-
-    asyncio.run(run())
+        )
+        receipt = (
+            '{"status":"success","data":{"topic":"t","origin":"a","partition":0,"epoch":%d,"offset":%d,"copies":1}}'
+        )
+        await raw.expect(response(1, receipt % (node.log.epoch, 0)))
+        await raw.expect(response(2, '{"status":"success","data":{"n":2}}'))
+        reason = "Expected `object`, got `array` - at `$.data`"
+        unfit = f'{{"status":"failure","code":"invalid_request","description":"{reason}"}}'
+        await raw.expect(response(3, unfit))
+        await raw.expect(response(4, receipt % (node.log.epoch, 1)))
+        unknown = '{"status":"failure","code":"unknown_operation","description":"there is no operation \'nothing\'"}'
+        await raw.expect(response(5, unknown))
+        await raw.expect(response(6))
+        await raw.close()
 
 
 @pytest.mark.req("EXM-06", "EXM-08", "EXM-05")
@@ -271,34 +246,31 @@ def test_answers_keep_the_order_of_requests_whatever_they_are(tmp_path: Path) ->
         (request(1), 3, "this request id was used before (id 1)"),
     ],
 )
-def test_what_ends_the_connection_comes_in_its_turn_and_nothing_behind_it_happens(
+async def test_what_ends_the_connection_comes_in_its_turn_and_nothing_behind_it_happens(
     tmp_path: Path, bad: str, code: int, reason: str
 ) -> None:
     """All of it arrives in one piece, as it does where publishes are handled ahead of their turn."""
 
-    async def run() -> None:
-        async with asyncio.timeout(PATIENCE_S), joined(tmp_path) as (node, client):
-            host, _, port = address_of(node).rpartition(":")
-            raw = Raw(*await asyncio.open_connection(host, int(port)))
-            await raw.greet()
-            publish = '{"op":"publish","data":{"topic":"t%d","payload":"x"}}'
-            raw.send("\n".join((request(1, publish % 1), request(2, publish % 2), bad, request(4, publish % 3))))
-            place = '"origin":"a","partition":0,"epoch":%d,"offset":0,"copies":1'
-            receipt = f'{{"status":"success","data":{{"topic":"t%d",{place}}}}}'
-            await raw.expect(response(1, receipt % (1, node.log.epoch)))
-            await raw.expect(response(2, receipt % (2, node.log.epoch)))
-            await raw.expect(error(code, reason))
-            await raw.expect_end()
-            await raw.close()
-            found = await client.call("topics")
-            assert found is not None and [each["topic"] for each in found["topics"]] == ["t1", "t2"]
-
-    asyncio.run(run())
+    async with asyncio.timeout(PATIENCE_S), joined(tmp_path) as (node, client):
+        host, _, port = address_of(node).rpartition(":")
+        raw = Raw(*await asyncio.open_connection(host, int(port)))
+        await raw.greet()
+        publish = '{"op":"publish","data":{"topic":"t%d","payload":"x"}}'
+        raw.send("\n".join((request(1, publish % 1), request(2, publish % 2), bad, request(4, publish % 3))))
+        place = '"origin":"a","partition":0,"epoch":%d,"offset":0,"copies":1'
+        receipt = f'{{"status":"success","data":{{"topic":"t%d",{place}}}}}'
+        await raw.expect(response(1, receipt % (1, node.log.epoch)))
+        await raw.expect(response(2, receipt % (2, node.log.epoch)))
+        await raw.expect(error(code, reason))
+        await raw.expect_end()
+        await raw.close()
+        found = await client.call("topics")
+        assert found is not None and [each["topic"] for each in found["topics"]] == ["t1", "t2"]
 
 
 @pytest.mark.req("EXM-11")
-def test_partition_timestamp_and_copies_of_an_event(tmp_path: Path) -> None:
-    async def story(node: Node, client: Client) -> None:
+async def test_partition_timestamp_and_copies_of_an_event(tmp_path: Path) -> None:
+    async with joined(tmp_path) as (_node, client):
         event = {"topic": "t", "payload": "x", "partition": 3, "timestamp_us": 77, "copies": 1}
         receipt = await client.call("publish", event)
         assert receipt is not None and (receipt["partition"], receipt["offset"]) == (3, 0)
@@ -309,23 +281,15 @@ def test_partition_timestamp_and_copies_of_an_event(tmp_path: Path) -> None:
             assert code == "bad_request"
             assert description == f"{name} is out of range (value {value}, first 0, last {last})"
 
-    with_node(tmp_path, story)
+
+async def test_a_node_that_takes_no_more_says_so_and_answers_what_it_owes(tmp_path: Path) -> None:
+    async with joined(tmp_path) as (node, client):
+        owed = [asyncio.create_task(client.call("publish", {"topic": "t", "payload": "x"})) for _ in range(100)]
+        await until(lambda: any(task.done() for task in owed))
+        await asyncio.gather(node.stop(), *owed)
+        assert [task.result()["offset"] for task in owed] == list(range(100))  # type: ignore[index]
 
 
-def test_a_node_that_takes_no_more_says_so_and_answers_what_it_owes(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with joined(tmp_path) as (node, client):
-            owed = [asyncio.create_task(client.call("publish", {"topic": "t", "payload": "x"})) for _ in range(100)]
-            await until(lambda: any(task.done() for task in owed))
-            await asyncio.gather(node.stop(), *owed)
-            assert [task.result()["offset"] for task in owed] == list(range(100))  # type: ignore[index]
-
-    asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
-
-
-def test_without_an_address_there_is_no_gateway(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with running_node(tmp_path) as node:
-            assert node.gateways == ()
-
-    asyncio.run(run())
+async def test_without_an_address_there_is_no_gateway(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node:
+        assert node.gateways == ()

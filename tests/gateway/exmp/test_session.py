@@ -49,36 +49,33 @@ class FakeLink:
 
 
 @pytest.mark.req("EXM-11")
-def test_a_subscriber_knows_its_number_before_the_first_event_comes() -> None:
+async def test_a_subscriber_knows_its_number_before_the_first_event_comes() -> None:
     """Answers to events of another subscription, in the turn in which the node opens this one, had its events sent
     before the answer with its number."""
 
-    async def story() -> None:
-        link, mesh = FakeLink(), FakeMesh()
-        node = cast(MeshNode, mesh)
-        session = ClientSession(
-            cast(ExmpConnection, link),
-            node,
-            Publishing(node, lambda: 0, "a test"),
-            OpenAdmission(OpenAccess()),
-            {"subscribe": subscribe},
-            set(),
-            set(),
-            RequestCounts(),
-        )
-        session.requested([RequestReceived(1, Operation("subscribe", {"pattern": ">"}))])
-        await asyncio.sleep(0)  # the node is asked
+    link, mesh = FakeLink(), FakeMesh()
+    node = cast(MeshNode, mesh)
+    session = ClientSession(
+        cast(ExmpConnection, link),
+        node,
+        Publishing(node, lambda: 0, "a test"),
+        OpenAdmission(OpenAccess()),
+        {"subscribe": subscribe},
+        set(),
+        set(),
+        RequestCounts(),
+    )
+    session.requested([RequestReceived(1, Operation("subscribe", {"pattern": ">"}))])
+    await asyncio.sleep(0)  # the node is asked
 
-        def opens() -> None:
-            batch = delivered("a", 0, [b"x"])
-            mesh.holding.take(len(batch.data))
-            mesh.subscriber.opened([], False)
-            mesh.subscriber.deliver([batch])
+    def opens() -> None:
+        batch = delivered("a", 0, [b"x"])
+        mesh.holding.take(len(batch.data))
+        mesh.subscriber.opened([], False)
+        mesh.subscriber.deliver([batch])
 
-        asyncio.get_running_loop().call_soon(opens)
-        session.pump_soon()
-        for _ in range(4):
-            await asyncio.sleep(0)
-        assert [what for what, _ in link.said] == ["answer", "event"]
-
-    asyncio.run(story())
+    asyncio.get_running_loop().call_soon(opens)
+    session.pump_soon()
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert [what for what, _ in link.said] == ["answer", "event"]

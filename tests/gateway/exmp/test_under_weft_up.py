@@ -38,13 +38,13 @@ def tls_of(node: RunningNode, name: str) -> ssl.SSLContext | None:
 
 @pytest.mark.req("EXM-10", "EXM-11")
 @pytest.mark.parametrize("name", ["exmp", "exmps"])
-def test_events_are_published_fetched_and_delivered(tmp_path: Path, name: str) -> None:
+async def test_events_are_published_fetched_and_delivered(tmp_path: Path, name: str) -> None:
     delivered: list[JsonObject] = []
 
     async def event(data: JsonObject) -> None:
         delivered.append(data)
 
-    async def story(node: RunningNode) -> None:
+    with up(tmp_path / "a", *configured(tmp_path)) as node:
         key = node.context.token
         async with (
             asyncio.timeout(PATIENCE_S),
@@ -66,15 +66,12 @@ def test_events_are_published_fetched_and_delivered(tmp_path: Path, name: str) -
             assert await client.call("$echo", large) == large
             await asyncio.to_thread(node.end_quietly)  # with a client at the other end
 
-    with up(tmp_path / "a", *configured(tmp_path)) as node:
-        asyncio.run(story(node))
-
 
 @pytest.mark.req("EXM-04", "EXM-05", "EXM-06", "EXM-08", "OBS-01")
-def test_the_rules_of_requests_and_what_is_counted(tmp_path: Path) -> None:
+async def test_the_rules_of_requests_and_what_is_counted(tmp_path: Path) -> None:
     """Byte by byte on a real socket, all in one piece; then the metrics tell the same story."""
 
-    async def story(node: RunningNode) -> None:
+    with up(tmp_path / "a", *configured(tmp_path)) as node:
         host, _, port = node.gateway("exmp").rpartition(":")
         raw = Raw(*await asyncio.open_connection(host, int(port)))
         await raw.greet()
@@ -123,9 +120,6 @@ def test_the_rules_of_requests_and_what_is_counted(tmp_path: Path) -> None:
         assert counted["weft_exmp_subscriptions"] == counted["weft_exmp_connections"] == 0
         assert counted["weft_exmp_received_bytes_total"] > sum(len(octets(each)) for each in conversation)
         assert counted["weft_exmp_sent_bytes_total"] > 0
-
-    with up(tmp_path / "a", *configured(tmp_path)) as node:
-        asyncio.run(asyncio.wait_for(story(node), PATIENCE_S))
         node.end_quietly()
 
 
@@ -141,8 +135,10 @@ async def until_counted(node: RunningNode, series: str) -> float:
     return counted_by(node)[series]
 
 
-def test_connections_that_are_one_too_many_are_counted(tmp_path: Path) -> None:
-    async def story(node: RunningNode) -> None:
+async def test_connections_that_are_one_too_many_are_counted(tmp_path: Path) -> None:
+    file = tmp_path / "weft.toml"
+    file.write_text('[gateway.exmp]\ntcp = "127.0.0.1:0"\nconnections_max = 1\n')
+    with up(tmp_path / "a", "--config", str(file)) as node:
         async with exmp.connect(node.gateway("exmp")) as client:
             assert await client.call("$echo") == {}
             host, _, port = node.gateway("exmp").rpartition(":")
@@ -150,15 +146,10 @@ def test_connections_that_are_one_too_many_are_counted(tmp_path: Path) -> None:
             assert b"too many connections, the limit is 1" in await raw.reader.read()
             await raw.close()
             assert await until_counted(node, "weft_exmp_connections_refused_total") == 1
-
-    file = tmp_path / "weft.toml"
-    file.write_text('[gateway.exmp]\ntcp = "127.0.0.1:0"\nconnections_max = 1\n')
-    with up(tmp_path / "a", "--config", str(file)) as node:
-        asyncio.run(asyncio.wait_for(story(node), PATIENCE_S))
         node.end_quietly()
 
 
-def test_strangers_do_not_keep_a_node_from_serving_nor_from_ending(tmp_path: Path) -> None:
+async def test_strangers_do_not_keep_a_node_from_serving_nor_from_ending(tmp_path: Path) -> None:
     async def story(node: RunningNode) -> None:
         for name in ("exmp", "exmps"):
             async with exmp.connect(node.gateway(name), tls=tls_of(node, name)) as client:
@@ -167,24 +158,21 @@ def test_strangers_do_not_keep_a_node_from_serving_nor_from_ending(tmp_path: Pat
     with up(tmp_path / "a", *configured(tmp_path)) as node, ExitStack() as there:
         for name in ("exmp", "exmps"):
             there.enter_context(strangers(node.gateway(name)))
-        asyncio.run(asyncio.wait_for(story(node), PATIENCE_S))
+        await story(node)
         node.end_quietly()
 
 
 @pytest.mark.req("SEC-01", "EXM-10")
-def test_a_renewed_certificate_is_shown_from_the_next_connection_on(tmp_path: Path) -> None:
+async def test_a_renewed_certificate_is_shown_from_the_next_connection_on(tmp_path: Path) -> None:
     async def shown(node: RunningNode) -> bytes:
         async with exmp.connect(node.gateway("exmps"), tls=tls_of(node, "exmps")) as client:
             assert client.peer is not None and client.peer.certificate is not None
             return client.peer.certificate
 
-    async def story(node: RunningNode) -> None:
+    lifetime = "[security]\ncertificate_lifetime_s = 4\n"
+    with up(tmp_path / "a", *configured(tmp_path, lifetime)) as node:
         async with asyncio.timeout(PATIENCE_S):
             before = await shown(node)
             await until(lambda: any(each["event"] == "certificate_renewed" for each in node.logged()))
             assert await shown(node) != before
-
-    lifetime = "[security]\ncertificate_lifetime_s = 4\n"
-    with up(tmp_path / "a", *configured(tmp_path, lifetime)) as node:
-        asyncio.run(story(node))
         node.end_quietly()

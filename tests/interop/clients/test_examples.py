@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
@@ -90,7 +89,7 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.req("MSH-01", "SEC-02")
-def test_what_it_publishes_the_sdk_reads(client: Runner, node: RunningNode, topic: str) -> None:
+async def test_what_it_publishes_the_sdk_reads(client: Runner, node: RunningNode, topic: str) -> None:
     receipts = client.lines("publish", topic, "one", "two", "three")
     assert sorted(each["offset"] for each in receipts) == [0, 1, 2]
     assert {each["origin"] for each in receipts} == {"node-a"}
@@ -104,19 +103,21 @@ def test_what_it_publishes_the_sdk_reads(client: Runner, node: RunningNode, topi
                     return found
         raise AssertionError("the subscription ended")
 
-    events = asyncio.run(asyncio.wait_for(read(), END_TIMEOUT_S))
+    events = await read()
     assert [event.payload for event in events] == [b"one", b"two", b"three"]
     assert all(event.headers and "language" in event.headers for event in events)
 
 
 @pytest.mark.req("MSH-01", "SEC-02")
-def test_it_reads_what_the_sdk_published_alone_and_in_a_group(client: Runner, node: RunningNode, topic: str) -> None:
+async def test_it_reads_what_the_sdk_published_alone_and_in_a_group(
+    client: Runner, node: RunningNode, topic: str
+) -> None:
     async def publish() -> None:
         async with node.client() as mesh:
             for number in range(5):
                 await mesh.publish(topic, str(number), key=f"k{number}", headers={"unit": "C"})
 
-    asyncio.run(asyncio.wait_for(publish(), END_TIMEOUT_S))
+    await publish()
     events = client.lines("subscribe", topic, "5")
     assert [(each["offset"], each["key"], each["payload"]) for each in events] == [
         (number, f"k{number}", str(number)) for number in range(5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
@@ -53,7 +52,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 @pytest.mark.req("PL-05", "SEC-01")
-def test_what_it_sends_is_acknowledged_and_read_by_a_subscriber(place: Place) -> None:
+async def test_what_it_sends_is_acknowledged_and_read_by_a_subscriber(place: Place) -> None:
     acks = place.lines("send", "0", "from.peer", "one", "two", "three")
     assert acks[-1] == {"topic": "from.peer", "offset": 2}
 
@@ -61,26 +60,26 @@ def test_what_it_sends_is_acknowledged_and_read_by_a_subscriber(place: Place) ->
         async with place.node.client() as client, client.subscribe("from.peer", start="earliest") as events:
             return [await anext(aiter(events)) for _ in range(3)]
 
-    events = asyncio.run(asyncio.wait_for(read(), END_TIMEOUT_S))
+    events = await read()
     assert [event.payload for event in events] == [b"one", b"two", b"three"]
     assert [(str(event.stream.origin), event.offset) for event in events] == [(NAME, 0), (NAME, 1), (NAME, 2)]
     assert all(event.headers == {"language": "JavaScript"} for event in events)
 
 
 @pytest.mark.req("PL-05", "SEC-01")
-def test_what_is_published_it_hears_once_it_has_acknowledged(place: Place) -> None:
+async def test_what_is_published_it_hears_once_it_has_acknowledged(place: Place) -> None:
     async def publish(*payloads: str) -> None:
         async with place.node.client() as client:
             for payload in payloads:
                 await client.publish("to.peer", payload)
 
-    asyncio.run(asyncio.wait_for(publish("one", "two"), END_TIMEOUT_S))
+    await publish("one", "two")
     heard = place.lines("hear", "2")
     assert [(each["topic"], each["offset"], each["payload"]) for each in heard] == [
         ("to.peer", 0, "one"),
         ("to.peer", 1, "two"),
     ]
-    asyncio.run(asyncio.wait_for(publish("three"), END_TIMEOUT_S))
+    await publish("three")
     assert [(each["offset"], each["payload"]) for each in place.lines("hear", "1")] == [(2, "three")]
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.interop.grpc import foreign
 from tests.interop.grpc.echo import check_all, handlers
 from tests.transport.http2.certificates import Certificates
-from tests.transport.http2.stories import channel_to, play, serving
+from tests.transport.http2.stories import channel_to, on_loop, serving
 
 # TLS is the more difficult half. All of it in the soak.
 CASES = [(language, True) for language in foreign.LANGUAGES] + [("go", False)]
@@ -28,25 +28,20 @@ def case(request: pytest.FixtureRequest) -> tuple[str, bool]:
     return language, secured
 
 
-def test_their_client_and_our_server(case: tuple[str, bool], certificates: Certificates) -> None:
+@on_loop("uvloop", foreign.CHECK_S_MAX)
+async def test_their_client_and_our_server(case: tuple[str, bool], certificates: Certificates) -> None:
     language, secured = case
 
-    async def story() -> None:
-        tls = certificates.server() if secured else None
-        files = certificates.here if secured else None
-        async with serving(handlers(), tls=tls) as place:
-            assert not await asyncio.to_thread(foreign.check, language, place.port, files)
-            assert not place.reports.failed and not place.reports.reasons
-
-    play(story, "uvloop", foreign.CHECK_S_MAX)
+    tls = certificates.server() if secured else None
+    files = certificates.here if secured else None
+    async with serving(handlers(), tls=tls) as place:
+        assert not await asyncio.to_thread(foreign.check, language, place.port, files)
+        assert not place.reports.failed and not place.reports.reasons
 
 
-def test_our_client_and_their_server(case: tuple[str, bool], certificates: Certificates) -> None:
+@on_loop("uvloop", foreign.CHECK_S_MAX)
+async def test_our_client_and_their_server(case: tuple[str, bool], certificates: Certificates) -> None:
     language, secured = case
     with foreign.serving(language, certificates.here if secured else None) as port:
-
-        async def story() -> None:
-            async with channel_to("127.0.0.1", port, tls=certificates.client() if secured else None) as channel:
-                assert not await check_all(channel)
-
-        play(story, "uvloop", foreign.CHECK_S_MAX)
+        async with channel_to("127.0.0.1", port, tls=certificates.client() if secured else None) as channel:
+            assert not await check_all(channel)

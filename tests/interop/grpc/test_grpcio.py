@@ -14,7 +14,7 @@ from tests.interop.grpc.echo import DETAILS, LARGEST_BYTES, PATH, WHY, check_all
 from tests.interop.grpc.foreign import CHECK_S_MAX
 from tests.interop.grpc.grpcio_peer import grpcio_channel, grpcio_server
 from tests.transport.http2.certificates import Certificates
-from tests.transport.http2.stories import Place, channel_to, play, serving, until
+from tests.transport.http2.stories import Place, channel_to, on_loop, serving, until
 from weft.transport.grpc.calls import ServerCall
 from weft.transport.grpc.channel import ChannelSettings
 from weft.transport.grpc.server import ServerSettings
@@ -128,45 +128,39 @@ CHECKS: list[Check] = [
 
 
 @SECURITY
-def test_their_client_and_our_server(secured: bool, certificates: Certificates) -> None:
-    async def story() -> None:
-        tls = certificates.server() if secured else None
-        async with serving(handlers(), tls=tls) as place:
-            async with grpcio_channel(place.port, certificates if secured else None) as channel:
-                for check in CHECKS:
-                    await check(channel)
-                await until(lambda: place.server.calls == 0)
-                assert place.server.connections == 1
-            assert not place.reports.reasons and not place.reports.failed
-
-    play(story, "asyncio", CHECK_S_MAX)
+@on_loop("asyncio", CHECK_S_MAX)
+async def test_their_client_and_our_server(secured: bool, certificates: Certificates) -> None:
+    tls = certificates.server() if secured else None
+    async with serving(handlers(), tls=tls) as place:
+        async with grpcio_channel(place.port, certificates if secured else None) as channel:
+            for check in CHECKS:
+                await check(channel)
+            await until(lambda: place.server.calls == 0)
+            assert place.server.connections == 1
+        assert not place.reports.reasons and not place.reports.failed
 
 
-def test_metadata_beyond_what_we_said_we_take_ends_the_connection() -> None:
+@on_loop("asyncio", CHECK_S_MAX)
+async def test_metadata_beyond_what_we_said_we_take_ends_the_connection() -> None:
     """The table of a header block that is not read would be lost with it. The next call has another connection."""
 
-    async def story() -> None:
-        async with serving(handlers()) as place, grpcio_channel(place.port) as channel:
-            too_large = (("x-text", "x" * 60_000),)
-            error = await refused(unary(channel, "Unary")(b"x", metadata=too_large), grpc.StatusCode.UNAVAILABLE)
-            assert "limit 32768" in error.details()
-            assert await unary(channel, "Unary")(b"again", wait_for_ready=True) == b"again"
-            assert place.reports.dropped
-
-    play(story, "asyncio", CHECK_S_MAX)
+    async with serving(handlers()) as place, grpcio_channel(place.port) as channel:
+        too_large = (("x-text", "x" * 60_000),)
+        error = await refused(unary(channel, "Unary")(b"x", metadata=too_large), grpc.StatusCode.UNAVAILABLE)
+        assert "limit 32768" in error.details()
+        assert await unary(channel, "Unary")(b"again", wait_for_ready=True) == b"again"
+        assert place.reports.dropped
 
 
-def test_a_compressed_call_hears_which_encodings_there_are() -> None:
+@on_loop("asyncio", CHECK_S_MAX)
+async def test_a_compressed_call_hears_which_encodings_there_are() -> None:
     """grpcio keeps it from its users, so it is looked for on the wire."""
 
-    async def story() -> None:
-        seen = bytearray()
-        async with serving(handlers()) as place, listened_to(place, seen) as port, grpcio_channel(port) as channel:
-            call = unary(channel, "Unary")(bytes(10_000), compression=grpc.Compression.Gzip)
-            await refused(call, grpc.StatusCode.UNIMPLEMENTED)
-        assert b"grpc-accept-encoding\x08identity" in seen
-
-    play(story, "asyncio", CHECK_S_MAX)
+    seen = bytearray()
+    async with serving(handlers()) as place, listened_to(place, seen) as port, grpcio_channel(port) as channel:
+        call = unary(channel, "Unary")(bytes(10_000), compression=grpc.Compression.Gzip)
+        await refused(call, grpc.StatusCode.UNIMPLEMENTED)
+    assert b"grpc-accept-encoding\x08identity" in seen
 
 
 @asynccontextmanager
@@ -190,7 +184,8 @@ async def listened_to(place: Place, seen: bytearray) -> AsyncIterator[int]:
         server.close()
 
 
-def test_their_pings_are_answered_however_often_they_come() -> None:
+@on_loop("asyncio", CHECK_S_MAX)
+async def test_their_pings_are_answered_however_often_they_come() -> None:
     options = [
         ("grpc.keepalive_time_ms", 20),
         ("grpc.keepalive_timeout_ms", 30_000),
@@ -198,42 +193,38 @@ def test_their_pings_are_answered_however_often_they_come() -> None:
         ("grpc.http2.max_pings_without_data", 0),
     ]
 
-    async def story() -> None:
-        settings = ServerSettings(EndpointSettings(Http2Settings(), keepalive_s=0.05, keepalive_timeout_s=30.0))
-        async with serving(handlers(), settings) as place, grpcio_channel(place.port, options=options) as channel:
-            call = channel.stream_stream(PATH + "Chat")()
-            await call.write(b"x")
-            assert await call.read() == b"x"
-            await asyncio.sleep(0.6)  # pings of both sides; the outcome does not depend on how many
-            await call.write(b"x")
-            assert await call.read() == b"x"
-            assert place.server.connections == 1 and not place.reports.reasons
-            call.cancel()
-
-    play(story, "asyncio", CHECK_S_MAX)
+    settings = ServerSettings(EndpointSettings(Http2Settings(), keepalive_s=0.05, keepalive_timeout_s=30.0))
+    async with serving(handlers(), settings) as place, grpcio_channel(place.port, options=options) as channel:
+        call = channel.stream_stream(PATH + "Chat")()
+        await call.write(b"x")
+        assert await call.read() == b"x"
+        await asyncio.sleep(0.6)  # pings of both sides; the outcome does not depend on how many
+        await call.write(b"x")
+        assert await call.read() == b"x"
+        assert place.server.connections == 1 and not place.reports.reasons
+        call.cancel()
 
 
-def test_their_client_follows_a_server_that_goes_away() -> None:
+@on_loop("asyncio", CHECK_S_MAX)
+async def test_their_client_follows_a_server_that_goes_away() -> None:
     """Calls that run may end, and the next ones go to whoever is at the address then."""
 
-    async def story() -> None:
-        async with serving(handlers()) as first, grpcio_channel(first.port) as channel:
-            call = channel.stream_stream(PATH + "Chat")()
-            await call.write(b"x")
-            assert await call.read() == b"x"
-            stopping = asyncio.create_task(first.server.stop(60.0))
-            await asyncio.sleep(0.05)
-            await call.write(b"y")
-            assert await call.read() == b"y"
-            await call.done_writing()
-            assert await call.read() is grpc.aio.EOF
-            await stopping
-            await refused(unary(channel, "Unary")(b"x"), grpc.StatusCode.UNAVAILABLE)
-
-    play(story, "asyncio", CHECK_S_MAX)
+    async with serving(handlers()) as first, grpcio_channel(first.port) as channel:
+        call = channel.stream_stream(PATH + "Chat")()
+        await call.write(b"x")
+        assert await call.read() == b"x"
+        stopping = asyncio.create_task(first.server.stop(60.0))
+        await asyncio.sleep(0.05)
+        await call.write(b"y")
+        assert await call.read() == b"y"
+        await call.done_writing()
+        assert await call.read() is grpc.aio.EOF
+        await stopping
+        await refused(unary(channel, "Unary")(b"x"), grpc.StatusCode.UNAVAILABLE)
 
 
-def test_their_client_hears_how_a_call_was_ended_by_us() -> None:
+@on_loop("asyncio", CHECK_S_MAX)
+async def test_their_client_hears_how_a_call_was_ended_by_us() -> None:
     async def stop_at_once(call: ServerCall) -> None:
         await call.write(b"x")
         await asyncio.Event().wait()
@@ -241,90 +232,79 @@ def test_their_client_hears_how_a_call_was_ended_by_us() -> None:
     async def give_up(call: ServerCall) -> None:
         raise RpcError(StatusCode.CANCELLED, "not any more")
 
-    async def story() -> None:
-        both = {PATH + "A": stop_at_once, PATH + "B": give_up}
-        async with serving(both) as place, grpcio_channel(place.port) as channel:
-            await refused(unary(channel, "B")(b"x"), grpc.StatusCode.CANCELLED)
-            call = channel.unary_stream(PATH + "A")(b"x")
-            assert await call.read() == b"x"
-            await place.server.stop(0.0)
-            assert (await refused(call.read(), grpc.StatusCode.UNAVAILABLE)).details() == "the server is stopping"
-
-    play(story, "asyncio", CHECK_S_MAX)
+    both = {PATH + "A": stop_at_once, PATH + "B": give_up}
+    async with serving(both) as place, grpcio_channel(place.port) as channel:
+        await refused(unary(channel, "B")(b"x"), grpc.StatusCode.CANCELLED)
+        call = channel.unary_stream(PATH + "A")(b"x")
+        assert await call.read() == b"x"
+        await place.server.stop(0.0)
+        assert (await refused(call.read(), grpc.StatusCode.UNAVAILABLE)).details() == "the server is stopping"
 
 
 # --- their server -----------------------------------------------------------------------------------------------------
 
 
 @SECURITY
-def test_our_client_and_their_server(secured: bool, certificates: Certificates) -> None:
-    async def story() -> None:
-        tls = certificates.client() if secured else None
-        async with (
-            grpcio_server(certificates if secured else None) as (_, port),
-            channel_to("127.0.0.1", port, tls=tls) as channel,
-        ):
-            assert not await check_all(channel)
-            with pytest.raises(RpcError) as found:
-                await channel.unary(PATH + "GiveUp", b"x")
-            assert found.value.status is StatusCode.CANCELLED
-            with pytest.raises(RpcError) as found:
-                await channel.unary(PATH + "Down", b"1 %d" % (LARGEST_BYTES + 1))
-            assert found.value.status is StatusCode.RESOURCE_EXHAUSTED
-            assert len(channel._connections) == 1
-
-    play(story, "asyncio", CHECK_S_MAX)
+@on_loop("asyncio", CHECK_S_MAX)
+async def test_our_client_and_their_server(secured: bool, certificates: Certificates) -> None:
+    tls = certificates.client() if secured else None
+    async with (
+        grpcio_server(certificates if secured else None) as (_, port),
+        channel_to("127.0.0.1", port, tls=tls) as channel,
+    ):
+        assert not await check_all(channel)
+        with pytest.raises(RpcError) as found:
+            await channel.unary(PATH + "GiveUp", b"x")
+        assert found.value.status is StatusCode.CANCELLED
+        with pytest.raises(RpcError) as found:
+            await channel.unary(PATH + "Down", b"1 %d" % (LARGEST_BYTES + 1))
+        assert found.value.status is StatusCode.RESOURCE_EXHAUSTED
+        assert len(channel._connections) == 1
 
 
-def test_a_server_that_compresses_unasked_is_told_apart() -> None:
+@on_loop("asyncio", CHECK_S_MAX)
+async def test_a_server_that_compresses_unasked_is_told_apart() -> None:
     """The document does not allow it; grpcio's server does it all the same if it is told to."""
 
-    async def story() -> None:
-        server = grpcio_server(compression=grpc.Compression.Gzip)
-        async with server as (_, port), channel_to("127.0.0.1", port) as channel:
-            with pytest.raises(RpcError, match="the server sent a compressed message, unasked") as found:
-                await channel.unary(PATH + "Unary", bytes(100_000))
-            assert found.value.status is StatusCode.INTERNAL
-
-    play(story, "asyncio", CHECK_S_MAX)
+    server = grpcio_server(compression=grpc.Compression.Gzip)
+    async with server as (_, port), channel_to("127.0.0.1", port) as channel:
+        with pytest.raises(RpcError, match="the server sent a compressed message, unasked") as found:
+            await channel.unary(PATH + "Unary", bytes(100_000))
+        assert found.value.status is StatusCode.INTERNAL
 
 
-def test_their_server_may_go_away_and_come_back() -> None:
-    async def story() -> None:
-        async with grpcio_server() as (server, port), channel_to("127.0.0.1", port) as channel:
-            call = await channel.call(PATH + "Chat")
-            await call.write(b"x")
-            assert await call.read() == b"x"
-            stopping = asyncio.create_task(server.stop(60.0))
-            endpoint = await channel.connect()
-            await until(lambda: endpoint.http2.gone_away is not None)
-            await call.write(b"y")
-            assert await call.read() == b"y"
-            call.end()
-            assert await call.read() is None
-            await stopping
-            with pytest.raises(RpcError) as found:
-                await channel.unary(PATH + "Unary", b"x")
-            assert found.value.status is StatusCode.UNAVAILABLE
-            async with serving(handlers()) as ours:  # it does not matter who is there
-                assert ours.port != port
-
-    play(story, "asyncio", CHECK_S_MAX)
+@on_loop("asyncio", CHECK_S_MAX)
+async def test_their_server_may_go_away_and_come_back() -> None:
+    async with grpcio_server() as (server, port), channel_to("127.0.0.1", port) as channel:
+        call = await channel.call(PATH + "Chat")
+        await call.write(b"x")
+        assert await call.read() == b"x"
+        stopping = asyncio.create_task(server.stop(60.0))
+        endpoint = await channel.connect()
+        await until(lambda: endpoint.http2.gone_away is not None)
+        await call.write(b"y")
+        assert await call.read() == b"y"
+        call.end()
+        assert await call.read() is None
+        await stopping
+        with pytest.raises(RpcError) as found:
+            await channel.unary(PATH + "Unary", b"x")
+        assert found.value.status is StatusCode.UNAVAILABLE
+        async with serving(handlers()) as ours:  # it does not matter who is there
+            assert ours.port != port
 
 
-def test_their_server_says_so_if_we_ping_too_often() -> None:
+@on_loop("asyncio", CHECK_S_MAX)
+async def test_their_server_says_so_if_we_ping_too_often() -> None:
     settings = ChannelSettings(EndpointSettings(CLIENT_SETTINGS, keepalive_s=0.01))
 
-    async def story() -> None:
-        async with grpcio_server() as (_, port), channel_to("127.0.0.1", port, settings) as channel:
-            with pytest.raises(RpcError, match=r"(?i)too.many.pings") as found:
-                await channel.unary(PATH + "Slow", b"x")
-            assert found.value.status is StatusCode.UNAVAILABLE
-        options = [("grpc.http2.min_ping_interval_without_data_ms", 1), ("grpc.http2.max_ping_strikes", 0)]
-        async with grpcio_server(options=options) as (_, port), channel_to("127.0.0.1", port, settings) as channel:
-            call = await channel.call(PATH + "Chat")
-            await asyncio.sleep(0.3)
-            await call.write(b"x")
-            assert await call.read() == b"x"
-
-    play(story, "asyncio", CHECK_S_MAX)
+    async with grpcio_server() as (_, port), channel_to("127.0.0.1", port, settings) as channel:
+        with pytest.raises(RpcError, match=r"(?i)too.many.pings") as found:
+            await channel.unary(PATH + "Slow", b"x")
+        assert found.value.status is StatusCode.UNAVAILABLE
+    options = [("grpc.http2.min_ping_interval_without_data_ms", 1), ("grpc.http2.max_ping_strikes", 0)]
+    async with grpcio_server(options=options) as (_, port), channel_to("127.0.0.1", port, settings) as channel:
+        call = await channel.call(PATH + "Chat")
+        await asyncio.sleep(0.3)
+        await call.write(b"x")
+        assert await call.read() == b"x"

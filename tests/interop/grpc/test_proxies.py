@@ -17,7 +17,7 @@ from tests.interop.grpc.echo import PATH, check_all, handlers
 from tests.interop.grpc.foreign import CHECK_S_MAX
 from tests.interop.grpc.grpcio_peer import grpcio_channel
 from tests.transport.http2.certificates import Certificates
-from tests.transport.http2.stories import channel_to, play, serving
+from tests.transport.http2.stories import channel_to, on_loop, play, serving
 from weft.transport.grpc.channel import Channel
 from weft.wire.rpc import RpcError, StatusCode
 
@@ -175,31 +175,27 @@ def test_nginx_that_ends_tls(tmp_path: Path, certificates: Certificates) -> None
 
 
 @needs_nginx
-def test_nginx_that_goes_away_after_some_calls(tmp_path: Path) -> None:
+@on_loop("uvloop", CHECK_S_MAX)
+async def test_nginx_that_goes_away_after_some_calls(tmp_path: Path) -> None:
     """As it does by default after a thousand. Calls that it refuses unseen are made again."""
 
-    async def story() -> None:
-        async with serving(handlers()) as place:
-            with nginx(tmp_path, place.port, None, requests=20) as port:
-                async with channel_to(HOST, port) as channel:
-                    for _ in range(10):
-                        asked = [channel.unary(PATH + "Unary", b"%d" % number) for number in range(30)]
-                        assert await asyncio.gather(*asked) == [b"%d" % number for number in range(30)]
-
-    play(story, "uvloop", CHECK_S_MAX)
+    async with serving(handlers()) as place:
+        with nginx(tmp_path, place.port, None, requests=20) as port:
+            async with channel_to(HOST, port) as channel:
+                for _ in range(10):
+                    asked = [channel.unary(PATH + "Unary", b"%d" % number) for number in range(30)]
+                    assert await asyncio.gather(*asked) == [b"%d" % number for number in range(30)]
 
 
 @needs_nginx
-def test_nginx_without_a_server_behind_it(tmp_path: Path) -> None:
-    async def story() -> None:
-        with nginx(tmp_path, free_port(), None) as port:
-            async with channel_to(HOST, port) as channel:
-                with pytest.raises(RpcError) as found:
-                    await channel.unary(PATH + "Unary", b"x")
-                assert found.value.status is StatusCode.UNAVAILABLE
-                assert found.value.details == "the answer is HTTP status 502, not gRPC"
-
-    play(story, "uvloop", CHECK_S_MAX)
+@on_loop("uvloop", CHECK_S_MAX)
+async def test_nginx_without_a_server_behind_it(tmp_path: Path) -> None:
+    with nginx(tmp_path, free_port(), None) as port:
+        async with channel_to(HOST, port) as channel:
+            with pytest.raises(RpcError) as found:
+                await channel.unary(PATH + "Unary", b"x")
+            assert found.value.status is StatusCode.UNAVAILABLE
+            assert found.value.details == "the answer is HTTP status 502, not gRPC"
 
 
 @needs_haproxy
@@ -214,18 +210,16 @@ def test_haproxy_that_ends_tls(tmp_path: Path, certificates: Certificates) -> No
 
 
 @needs_haproxy
-def test_haproxy_that_passes_tls_on(tmp_path: Path, certificates: Certificates) -> None:
+@on_loop("uvloop", CHECK_S_MAX)
+async def test_haproxy_that_passes_tls_on(tmp_path: Path, certificates: Certificates) -> None:
     """The server sees the client's certificate."""
 
-    async def story() -> None:
-        async with serving(handlers(), tls=certificates.server()) as place:
-            with haproxy(tmp_path, place.port, "tcp", "", "") as port:
-                async with channel_to(HOST, port, tls=certificates.client()) as channel:
-                    assert channel.certificate is None
-                    assert not await check_all(channel)
-                    await long_streams(channel)
-                    assert channel.certificate == certificates.der("server")
-                async with grpcio_channel(port, certificates) as theirs:
-                    assert await theirs.unary_unary(PATH + "Unary")(bytes(MIB)) == bytes(MIB)
-
-    play(story, "uvloop", CHECK_S_MAX)
+    async with serving(handlers(), tls=certificates.server()) as place:
+        with haproxy(tmp_path, place.port, "tcp", "", "") as port:
+            async with channel_to(HOST, port, tls=certificates.client()) as channel:
+                assert channel.certificate is None
+                assert not await check_all(channel)
+                await long_streams(channel)
+                assert channel.certificate == certificates.der("server")
+            async with grpcio_channel(port, certificates) as theirs:
+                assert await theirs.unary_unary(PATH + "Unary")(bytes(MIB)) == bytes(MIB)

@@ -21,7 +21,7 @@ SIGNER = Device(2, signs=True)
 
 
 @pytest.mark.req("SEC-03")
-def test_a_trusted_device_cannot_raise_the_alarm_of_others(tmp_path: Path) -> None:
+async def test_a_trusted_device_cannot_raise_the_alarm_of_others(tmp_path: Path) -> None:
     """Any trusted key was good for any name. What the running node was told last counts."""
     data = private_directory(tmp_path / "a")
     add_device(data, SENSOR.key, (Pattern("plant.*"),))
@@ -31,11 +31,11 @@ def test_a_trusted_device_cannot_raise_the_alarm_of_others(tmp_path: Path) -> No
     with up(data, "--config", str(file)) as node:
         send(node, [SENSOR.event("alarm.fire", "1", at_s=now_s()), SENSOR.event("plant.temp", "2", at_s=now_s())])
         send(node, [SIGNER.event("alarm.fire", "3", at_s=now_s())])
-        asyncio.run(until_told(node, 'weft_datagrams_rejected_total{reason="name"} 1.0'))
-        assert set(asyncio.run(payloads(node, 2))) == {b"2", b"3"}, "devices without patterns use every name"
+        await until_told(node, 'weft_datagrams_rejected_total{reason="name"} 1.0')
+        assert set(await payloads(node, 2)) == {b"2", b"3"}, "devices without patterns use every name"
         allow = (*COMMAND, "trust", "allow", "--data", str(data), "--node-id", str(SIGNER.node_id), "--names", "door")
         subprocess.run(allow, check=True, timeout=END_TIMEOUT_S)
-        asyncio.run(until_refused(node))
+        await until_refused(node)
         node.end_quietly()
 
 

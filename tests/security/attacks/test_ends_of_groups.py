@@ -32,8 +32,13 @@ async def names(client: Client) -> list[str]:
 
 
 @pytest.mark.req("SEC-03")
-def test_whoever_has_the_right_drops_a_group_and_its_members_are_told(tmp_path: Path) -> None:
-    async def story(node: RunningNode, keys: dict[str, str]) -> None:
+async def test_whoever_has_the_right_drops_a_group_and_its_members_are_told(tmp_path: Path) -> None:
+    with up(tmp_path / "a") as node:
+        some = ("orders.>",)
+        keys = {
+            "billing": key_of(tmp_path / "a", "billing", publish=some, subscribe=some, groups=("billing",)),
+            "spy": key_of(tmp_path / "a", "spy", subscribe=some, groups=("spy*",)),
+        }
         async with (
             asyncio.timeout(END_TIMEOUT_S),
             connect(node, keys["billing"]) as honest,
@@ -53,14 +58,6 @@ def test_whoever_has_the_right_drops_a_group_and_its_members_are_told(tmp_path: 
             assert await names(honest) == []
             async with honest.subscribe("orders.>", group="billing", member="m", start="earliest") as events:
                 assert (await anext(aiter(events))).payload == b"1", "it begins anew"
-
-    with up(tmp_path / "a") as node:
-        some = ("orders.>",)
-        keys = {
-            "billing": key_of(tmp_path / "a", "billing", publish=some, subscribe=some, groups=("billing",)),
-            "spy": key_of(tmp_path / "a", "spy", subscribe=some, groups=("spy*",)),
-        }
-        asyncio.run(story(node, keys))
         dropped = weft_groups(node, "drop", "billing")
         assert (dropped.returncode, dropped.stdout) == (0, "group billing is dropped\n"), dropped.stderr
         assert json.loads(weft_groups(node, "--json").stdout) == []
@@ -83,18 +80,8 @@ async def until_stands(client: Client, somewhere: bool) -> None:
 
 
 @pytest.mark.req("SEC-03")
-def test_a_group_is_dropped_at_every_node_also_at_one_that_was_down(tmp_path: Path) -> None:
+async def test_a_group_is_dropped_at_every_node_also_at_one_that_was_down(tmp_path: Path) -> None:
     """It does not come back with old positions when a node returns that has not heard of its end."""
-
-    async def used(a: RunningNode, b: RunningNode) -> None:
-        async with asyncio.timeout(END_TIMEOUT_S), a.client() as at_a, at_second(tmp_path, a, b) as at_b:
-            await use(at_a)
-            await until_stands(at_b, True)
-
-    async def dropped(a: RunningNode) -> None:
-        async with asyncio.timeout(END_TIMEOUT_S), a.client() as at_a:
-            await at_a.drop_group("billing")
-            await until_stands(at_a, False)
 
     async def gone(a: RunningNode, b: RunningNode) -> None:
         async with asyncio.timeout(END_TIMEOUT_S), a.client() as at_a, at_second(tmp_path, a, b) as at_b:
@@ -104,11 +91,15 @@ def test_a_group_is_dropped_at_every_node_also_at_one_that_was_down(tmp_path: Pa
             await until_stands(at_a, True)
 
     with pair(tmp_path) as (a, b):
-        asyncio.run(used(a, b))
+        async with asyncio.timeout(END_TIMEOUT_S), a.client() as at_a, at_second(tmp_path, a, b) as at_b:
+            await use(at_a)
+            await until_stands(at_b, True)
         b.end_quietly()
-        asyncio.run(dropped(a))
+        async with asyncio.timeout(END_TIMEOUT_S), a.client() as at_a:
+            await at_a.drop_group("billing")
+            await until_stands(at_a, False)
         with up(tmp_path / "b", "--peer", a.grpc, "--ca", f"https://{a.ready['ca']}") as again:
-            asyncio.run(gone(a, again))
+            await gone(a, again)
             again.end_quietly()
         a.end_quietly()
 
@@ -121,7 +112,7 @@ def at_second(directory: Path, a: RunningNode, b: RunningNode) -> Connecting:
 
 
 @pytest.mark.req("SEC-05")
-def test_groups_that_nobody_uses_are_not_used_up_for_good(tmp_path: Path) -> None:
+async def test_groups_that_nobody_uses_are_not_used_up_for_good(tmp_path: Path) -> None:
     """Each Commit could make a group that nothing ever forgot, a restart included, until there was room for no more."""
     settings = tmp_path / "weft.toml"
     settings.write_text("[groups]\nexpire_after_s = 2\n")
@@ -138,15 +129,12 @@ def test_groups_that_nobody_uses_are_not_used_up_for_good(tmp_path: Path) -> Non
                 await asyncio.sleep(0.05)
             await client.seek("g3", "orders.>", "earliest")
 
-    async def empty(node: RunningNode) -> None:
+    with up(tmp_path / "a", *flags) as node:
+        rights = {"publish": ("orders.>",), "subscribe": ("orders.>",), "groups": ("g*",), "quota": Quota(groups=2)}
+        await fill(node, key_of(tmp_path / "a", "many", **rights))
+        node.end_quietly()
+    with up(tmp_path / "a", *flags) as node:
         async with asyncio.timeout(END_TIMEOUT_S), node.client() as admin:
             while await names(admin):
                 await asyncio.sleep(0.05)
-
-    with up(tmp_path / "a", *flags) as node:
-        rights = {"publish": ("orders.>",), "subscribe": ("orders.>",), "groups": ("g*",), "quota": Quota(groups=2)}
-        asyncio.run(fill(node, key_of(tmp_path / "a", "many", **rights)))
-        node.end_quietly()
-    with up(tmp_path / "a", *flags) as node:
-        asyncio.run(empty(node))
         node.end_quietly()

@@ -31,11 +31,16 @@ async def stand(node: RunningNode, group: str) -> list[int]:
 
 
 @pytest.mark.req("SEC-03")
-def test_a_key_uses_only_groups_that_its_rights_name(tmp_path: Path) -> None:
+async def test_a_key_uses_only_groups_that_its_rights_name(tmp_path: Path) -> None:
     """A key for ``pub.>`` joined the group billing as ``billing-1`` and ended the honest member, and ``Commit`` moved
     groups of others."""
 
-    async def story(node: RunningNode, keys: dict[str, str]) -> None:
+    with up(tmp_path / "a", *configured(tmp_path)) as node:
+        orders, pub = ("orders.>",), ("pub.>",)
+        keys = {
+            "billing": key_of(tmp_path / "a", "billing", publish=orders, subscribe=orders, groups=("billing*",)),
+            "spy": key_of(tmp_path / "a", "spy", publish=pub, subscribe=pub),
+        }
         async with (
             asyncio.timeout(END_TIMEOUT_S),
             connect(node, keys["billing"]) as honest,
@@ -67,20 +72,12 @@ def test_a_key_uses_only_groups_that_its_rights_name(tmp_path: Path) -> None:
                 await peer.call("authenticate", {"key": keys["spy"]})
                 with pytest.raises(exmp.Failure, match=refused):
                     await peer.call("subscribe", {"pattern": "pub.>", "group": "billing", "member": "billing-1"})
-
-    with up(tmp_path / "a", *configured(tmp_path)) as node:
-        orders, pub = ("orders.>",), ("pub.>",)
-        keys = {
-            "billing": key_of(tmp_path / "a", "billing", publish=orders, subscribe=orders, groups=("billing*",)),
-            "spy": key_of(tmp_path / "a", "spy", publish=pub, subscribe=pub),
-        }
-        asyncio.run(story(node, keys))
         assert 'weft_refusals_total{cause="group"}' in node.metrics()
         node.end_quietly()
 
 
 @pytest.mark.req("SEC-03")
-def test_a_member_is_nobody_elses(tmp_path: Path) -> None:
+async def test_a_member_is_nobody_elses(tmp_path: Path) -> None:
     """Whoever has the right to a group may join it, but not as a member that somebody else is, at any node."""
 
     async def story(nodes: list[RunningNode], keys: dict[str, str]) -> None:
@@ -111,7 +108,7 @@ def test_a_member_is_nobody_elses(tmp_path: Path) -> None:
         both = {"publish": ("orders.>",), "subscribe": ("orders.>",), "groups": ("billing",)}
         keys = {name: key_of(tmp_path / "a", name, **both) for name in ("one", "two")}
         keys["one again"] = key_of(tmp_path / "a", "one", **both)
-        asyncio.run(story([node], keys))
+        await story([node], keys)
         node.end_quietly()
 
 
@@ -124,10 +121,20 @@ def age(data: Path) -> None:
 
 
 @pytest.mark.req("SEC-03")
-def test_an_older_key_uses_groups_of_which_it_may_read_everything(tmp_path: Path) -> None:
+async def test_an_older_key_uses_groups_of_which_it_may_read_everything(tmp_path: Path) -> None:
     """It goes on with its own, and makes new ones; it does not reach those that read what it may not."""
 
-    async def story(node: RunningNode, keys: dict[str, str]) -> None:
+    with up(tmp_path / "a") as node:
+        node.end_quietly()
+    rights = {"billing": ("orders.>",), "spy": ("pub.>",)}
+    keys = {name: key_of(tmp_path / "a", name, publish=some, subscribe=some) for name, some in rights.items()}
+    age(tmp_path / "a")  # while no node runs, which would take them up as they are
+    with up(tmp_path / "a", "--listen", node.grpc) as node:
+        listed = subprocess.run(
+            [*COMMAND, "keys", "list", "--data", str(tmp_path / "a"), "--json"], check=True, capture_output=True
+        )
+        groups = {each["name"]: each["groups"] for each in json.loads(listed.stdout)}
+        assert {name: groups[name] for name in rights} == dict.fromkeys(rights)
         async with (
             asyncio.timeout(END_TIMEOUT_S),
             connect(node, keys["billing"]) as honest,
@@ -145,17 +152,4 @@ def test_an_older_key_uses_groups_of_which_it_may_read_everything(tmp_path: Path
             assert await first_of(honest, "orders.>", "orders", "m") == b"1"
             with pytest.raises(NotAllowed, match="older than rights to groups"):
                 await honest.positions("orders.>", "pub")
-
-    with up(tmp_path / "a") as node:
-        node.end_quietly()
-    rights = {"billing": ("orders.>",), "spy": ("pub.>",)}
-    keys = {name: key_of(tmp_path / "a", name, publish=some, subscribe=some) for name, some in rights.items()}
-    age(tmp_path / "a")  # while no node runs, which would take them up as they are
-    with up(tmp_path / "a", "--listen", node.grpc) as node:
-        listed = subprocess.run(
-            [*COMMAND, "keys", "list", "--data", str(tmp_path / "a"), "--json"], check=True, capture_output=True
-        )
-        groups = {each["name"]: each["groups"] for each in json.loads(listed.stdout)}
-        assert {name: groups[name] for name in rights} == dict.fromkeys(rights)
-        asyncio.run(story(node, keys))
         node.end_quietly()

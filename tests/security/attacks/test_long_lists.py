@@ -74,7 +74,7 @@ CASES = [
 
 @pytest.mark.req("SEC-05")
 @pytest.mark.parametrize(("prepare", "ask", "expected", "call", "request_", "reply_type", "is_large"), CASES)
-def test_long_lists_come_in_pages(
+async def test_long_lists_come_in_pages(
     tmp_path: Path,
     prepare: Callable[[Client], Awaitable[None]],
     ask: Ask,
@@ -110,5 +110,5 @@ def test_long_lists_come_in_pages(
                 assert not (await client._nodes.call(method, request_, reply_type)).next_page
 
     with up(tmp_path / "node") as node:
-        asyncio.run(asyncio.wait_for(story(), 2 * PATIENCE_S))
+        await asyncio.wait_for(story(), 2 * PATIENCE_S)
         node.end_quietly()

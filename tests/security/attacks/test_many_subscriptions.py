@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.up import RunningNode, up
+from tests.up import up
 from weft.errors import UsageError
 
 OPENED = 1000  # of 1,024 streams that a node allows on one connection
@@ -16,8 +16,8 @@ WAIT_S = 60.0
 
 
 @pytest.mark.req("SEC-05")
-def test_what_is_beyond_the_streams_of_one_connection_is_refused_at_once(tmp_path: Path) -> None:
-    async def story(node: RunningNode) -> None:
+async def test_what_is_beyond_the_streams_of_one_connection_is_refused_at_once(tmp_path: Path) -> None:
+    with up(tmp_path / "data") as node:
         async with asyncio.timeout(WAIT_S), node.client() as client, AsyncExitStack() as subscriptions:
             opened = [await subscriptions.enter_async_context(client.subscribe(f"t.{n}")) for n in range(OPENED + 5)]
             outcomes = await asyncio.gather(*(each.opened() for each in opened), return_exceptions=True)
@@ -29,7 +29,4 @@ def test_what_is_beyond_the_streams_of_one_connection_is_refused_at_once(tmp_pat
             first = opened[outcomes.index(None)]
             await client.publish(str(first.pattern), b"still served")
             assert (await anext(aiter(first))).payload == b"still served"
-
-    with up(tmp_path / "data") as node:
-        asyncio.run(story(node))
         node.end_quietly()

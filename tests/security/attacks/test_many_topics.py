@@ -9,7 +9,6 @@ import pytest
 
 from tests.security.attacks.hostile import PATIENCE_S
 from tests.up import RunningNode, up
-from weft.client import Client
 from weft.errors import UsageError
 from weft.model import Position
 from weft.wire.mesh import mesh_pb2 as pb
@@ -35,17 +34,9 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
         node.end_quietly()
 
 
-def with_client(node: RunningNode, story: object) -> None:
-    async def run() -> None:
-        async with node.client() as client:
-            await story(client)  # type: ignore[operator]
-
-    asyncio.run(asyncio.wait_for(run(), 2 * PATIENCE_S))
-
-
 @pytest.mark.req("SEC-05")
-def test_topics_and_positions_come_in_pages(crowded: RunningNode) -> None:
-    async def story(client: Client) -> None:
+async def test_topics_and_positions_come_in_pages(crowded: RunningNode) -> None:
+    async with crowded.client() as client:
         assert [each.topic for each in await client.topics()] == [name(number) for number in range(COUNT)]
         positions = await client.positions(">")
         assert [each.stream.topic for each in positions] == [name(number) for number in range(COUNT)]
@@ -57,12 +48,10 @@ def test_topics_and_positions_come_in_pages(crowded: RunningNode) -> None:
         reply = await client._nodes.call("/weft.mesh.v1.Mesh/Topics", request, pb.TopicsReply)
         assert reply.topics[0].topic == name(3) and len(reply.topics) <= PAGE and reply.next_page
 
-    with_client(crowded, story)
-
 
 @pytest.mark.req("SEC-05")
-def test_a_subscription_to_all_of_them_opens_and_resumes(crowded: RunningNode) -> None:
-    async def story(client: Client) -> None:
+async def test_a_subscription_to_all_of_them_opens_and_resumes(crowded: RunningNode) -> None:
+    async with crowded.client() as client:
         async with client.subscribe(">", start="earliest") as events:
             seen = {(await anext(events)).topic for _ in range(COUNT)}
         assert len(seen) == COUNT
@@ -72,30 +61,24 @@ def test_a_subscription_to_all_of_them_opens_and_resumes(crowded: RunningNode) -
             await client.publish("many.new", b"the only one")
             assert (await anext(events)).payload == b"the only one"
 
-    with_client(crowded, story)
-
 
 @pytest.mark.req("SEC-05")
-def test_a_group_that_stands_in_all_of_them_is_moved_and_shown(crowded: RunningNode) -> None:
-    async def story(client: Client) -> None:
+async def test_a_group_that_stands_in_all_of_them_is_moved_and_shown(crowded: RunningNode) -> None:
+    async with crowded.client() as client:
         await client.seek("everything", "many.>", "latest")
         (group,) = await client.groups("everything")
         assert len(group.streams) >= COUNT
 
-    with_client(crowded, story)
-
 
 @pytest.mark.req("SEC-05")
-def test_a_client_that_knows_no_pages_gets_all_of_what_fits(crowded: RunningNode) -> None:
-    async def story(client: Client) -> None:
+async def test_a_client_that_knows_no_pages_gets_all_of_what_fits(crowded: RunningNode) -> None:
+    async with crowded.client() as client:
         reply = await client._nodes.call("/weft.mesh.v1.Mesh/Topics", pb.TopicsRequest(pattern=">"), pb.TopicsReply)
         assert len(reply.topics) >= COUNT and not reply.next_page
 
-    with_client(crowded, story)
 
-
-def test_a_token_that_no_page_came_with_is_refused(crowded: RunningNode) -> None:
-    async def story(client: Client) -> None:
+async def test_a_token_that_no_page_came_with_is_refused(crowded: RunningNode) -> None:
+    async with crowded.client() as client:
         for method, request, reply_type in (
             ("Mesh/Positions", pb.PositionsRequest(page=pb.Page(token=b"\xff")), pb.PositionsReply),
             ("Mesh/Topics", pb.TopicsRequest(page=pb.Page(token=b"\xff")), pb.TopicsReply),
@@ -103,5 +86,3 @@ def test_a_token_that_no_page_came_with_is_refused(crowded: RunningNode) -> None
         ):
             with pytest.raises(UsageError, match="not the token of a page"):
                 await client._nodes.call(f"/weft.mesh.v1.{method}", request, reply_type)
-
-    with_client(crowded, story)

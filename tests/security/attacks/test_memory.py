@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
-from tests.security.attacks.hostile import PATIENCE_S, fill, memory_bytes, metric, opened, until
+from tests.security.attacks.hostile import fill, memory_bytes, metric, opened, until
 from tests.up import up
 from weft.limits import MIB
 from weft.wire.mesh import mesh_pb2 as pb
@@ -17,10 +16,10 @@ SLACK = 120 * MIB  # what the process takes besides: buffers of RocksDB, TLS and
 
 
 @pytest.mark.req("SEC-05")
-def test_fetches_that_nobody_reads(tmp_path: Path) -> None:
+async def test_fetches_that_nobody_reads(tmp_path: Path) -> None:
     """200 of them took 3.4 GB. Their caller can still publish, ask, and fetch once it reads."""
 
-    async def story() -> None:
+    with up(tmp_path / "node") as node:
         async with node.client() as client:
             stream = await fill(client, "plant.large", 4)
             before = memory_bytes(node)
@@ -36,17 +35,14 @@ def test_fetches_that_nobody_reads(tmp_path: Path) -> None:
             for call in calls:
                 call.cancel()
             await until(lambda: metric(node, "weft_held_bytes") == 0)
-
-    with up(tmp_path / "node") as node:
-        asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
         node.end_quietly()
 
 
 @pytest.mark.req("SEC-05")
-def test_subscribers_that_never_read(tmp_path: Path) -> None:
+async def test_subscribers_that_never_read(tmp_path: Path) -> None:
     """Ten of them, on batches of 9 MB, took 540 MB. One that reads gets everything meanwhile."""
 
-    async def story() -> None:
+    with up(tmp_path / "node") as node:
         async with node.client() as stuck, node.client() as client:
             await fill(client, "plant.large", 6)
             before = memory_bytes(node)
@@ -63,7 +59,4 @@ def test_subscribers_that_never_read(tmp_path: Path) -> None:
             async with client.subscribe("plant.>", start="earliest") as events:
                 sizes = sorted([len((await anext(events)).payload) for _ in range(7)])
             assert sizes == [1] + 6 * [9 * MIB]
-
-    with up(tmp_path / "node") as node:
-        asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
         node.end_quietly()

@@ -52,10 +52,10 @@ def warned(node: RunningNode, event: str, **facts: str) -> bool:
 
 
 @pytest.mark.req("SEC-06")
-def test_forged_events_of_another_node_are_refused_and_the_genuine_ones_arrive(tmp_path: Path) -> None:
+async def test_forged_events_of_another_node_are_refused_and_the_genuine_ones_arrive(tmp_path: Path) -> None:
     """First the attack that worked: one event at the next offset, one at 2^62; after that b took none of a's."""
 
-    async def story(a: RunningNode, b: RunningNode) -> None:
+    with pair(tmp_path) as (a, b):
         async with (
             asyncio.timeout(WAIT_S),
             a.client() as at_a,
@@ -74,9 +74,6 @@ def test_forged_events_of_another_node_are_refused_and_the_genuine_ones_arrive(t
                 receipt = await at_a.publish("plant.t", b"1", copies=2)
                 assert (receipt.first_offset, receipt.copies) == (1, 2)
                 assert (await anext(arriving)).payload == b"1"
-
-    with pair(tmp_path) as (a, b):
-        asyncio.run(story(a, b))
         b.end_quietly()
         a.end_quietly()
 
@@ -104,10 +101,11 @@ def signed_by(directory: Path, state: Any) -> Any:
 
 
 @pytest.mark.req("SEC-06")
-def test_a_node_that_is_said_to_have_left_stays(tmp_path: Path) -> None:
+async def test_a_node_that_is_said_to_have_left_stays(tmp_path: Path) -> None:
     """First the attack that worked: (a, 2^62 - 1, LEFT) expelled a until both were started again."""
 
-    async def story(a: RunningNode, b: RunningNode) -> None:
+    with pair(tmp_path) as (a, b):
+        await until_linked(b)
         async with asyncio.timeout(WAIT_S), evil_at(b, tmp_path / "a", tmp_path / "evil") as evil:
             last, next_life = (1 << 62) - 1, lives(b, "a")[-1][1] + 1
             await evil.control.write(gossip(left("a", last), left("a", next_life)))
@@ -115,10 +113,6 @@ def test_a_node_that_is_said_to_have_left_stays(tmp_path: Path) -> None:
             await until(lambda: 'weft_peer_refused_total{peer="evil",reason="signature"} 3.0' in b.metrics())
             assert warned(b, "refused_from_peer", peer="evil", reason="signature")
         assert {liveness for liveness, _ in lives(b, "a")} == {"alive"}
-
-    with pair(tmp_path) as (a, b):
-        asyncio.run(until_linked(b))
-        asyncio.run(story(a, b))
         b.end_quietly()
         a.end_quietly()
 

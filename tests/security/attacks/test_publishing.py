@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.attacks.hostile import PATIENCE_S, opened
+from tests.security.attacks.hostile import opened
 from tests.up import RunningNode, up
 from weft.client import Client
 from weft.limits import KIB, MIB
@@ -30,12 +30,12 @@ def several(batch: Batch, count: int) -> bytes:
 
 
 @pytest.mark.req("SEC-05")
-def test_small_bytes_that_become_large_do_not_hold_up_others(tmp_path: Path) -> None:
+async def test_small_bytes_that_become_large_do_not_hold_up_others(tmp_path: Path) -> None:
     """Many batches of 15 MB in one small message stopped the loop for more than a second. Now others publish,
     time and again, before half of them are answered."""
     count = 60
 
-    async def story() -> None:
+    with up(tmp_path / "node") as node:
         bomb = Batch.from_columns([bytes(1 * MIB)] * 15, 1, compression="lz4")
         assert len(bomb.data) < 64 * KIB
         async with node.client() as client, node.client() as other:
@@ -53,17 +53,14 @@ def test_small_bytes_that_become_large_do_not_hold_up_others(tmp_path: Path) -> 
                 answers += len(reply.receipts.receipts)
             assert between >= 5
             call.cancel()
-
-    with up(tmp_path / "node") as node:
-        asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
         node.end_quietly()
 
 
 @pytest.mark.req("SEC-05")
-def test_times_that_no_calendar_has_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_times_that_no_calendar_has_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_module, "check_times_us", lambda least, greatest: None)  # as an SDK of before
 
-    async def story() -> None:
+    with up(tmp_path / "node") as node:
         async with node.client() as client:
             call = await begun(client, node)
             for request, timestamp_us in enumerate((-(1 << 63), (1 << 63) - 1), 1):
@@ -75,7 +72,4 @@ def test_times_that_no_calendar_has_are_refused(tmp_path: Path, monkeypatch: pyt
                 assert "the years 1 to 9999 are possible" in refused.error.message
                 assert refused.error.facts["timestamp_us"] == str(timestamp_us)
             call.cancel()
-
-    with up(tmp_path / "node") as node:
-        asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
         node.end_quietly()

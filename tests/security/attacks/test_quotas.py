@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 from pathlib import Path
@@ -28,10 +27,10 @@ def client_with(node: RunningNode, token: str) -> Connecting:
 
 
 @pytest.mark.req("SEC-05")
-def test_a_key_has_no_more_than_its_quota(tmp_path: Path) -> None:
+async def test_a_key_has_no_more_than_its_quota(tmp_path: Path) -> None:
     data = tmp_path / "node"
 
-    async def story() -> None:
+    with up(data) as node:
         made = keys(
             *("create", "--data", str(data), "--name", "small", "--publish", "a.>", "--subscribe", "a.>", "--json"),
             *("--group", "g*"),
@@ -57,25 +56,19 @@ def test_a_key_has_no_more_than_its_quota(tmp_path: Path) -> None:
                     await small.subscribe("a.>").opened()
             with pytest.raises(NotAllowed, match="as many groups as it may"):
                 await small.seek("g2", "a.>", "earliest")
-
-    with up(data) as node:
-        asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
         node.end_quietly()
 
 
 @pytest.mark.req("SEC-05")
-def test_a_key_that_publishes_too_fast_gets_there_later(tmp_path: Path) -> None:
+async def test_a_key_that_publishes_too_fast_gets_there_later(tmp_path: Path) -> None:
     """The SDK waits and tries again: nothing is lost, and the refusals are counted."""
     data = tmp_path / "node"
 
-    async def story() -> None:
+    with up(data) as node:
         rights = ("--publish", "a.>", "--quota", "events_per_s=5")
         made = keys("create", "--data", str(data), "--name", "slow", *rights, "--json")
         async with client_with(node, json.loads(made)["key"]) as slow:
             for number in range(8):
                 await slow.publish("a.t", b"%d" % number)
         assert 'weft_refused_total{code="ERROR_BUSY"}' in node.metrics()
-
-    with up(data) as node:
-        asyncio.run(asyncio.wait_for(story(), PATIENCE_S))
         node.end_quietly()

@@ -55,7 +55,7 @@ async def until_told(node: RunningNode, line: str) -> None:
 
 
 @pytest.mark.req("SEC-07", "EMM-19", "EMC-13")
-def test_replays_are_refused_after_a_crash(tmp_path: Path) -> None:
+async def test_replays_are_refused_after_a_crash(tmp_path: Path) -> None:
     """All three ways to prove a packet: a shared secret, a signature, a group's key (EMM-C)."""
     data = private_directory(tmp_path / "a")
     SENSOR.trust(data)
@@ -71,12 +71,12 @@ def test_replays_are_refused_after_a_crash(tmp_path: Path) -> None:
     first = {b"21.5", b"open", b'{"fire":true}'}
     with up(data, "--config", str(file)) as node:
         send(node, recorded)
-        assert set(asyncio.run(payloads(node, 3))) == first
+        assert set(await payloads(node, 3)) == first
         node.end(signal.SIGKILL)
     with up(data, "--config", str(file)) as node:
         send(node, recorded)
-        asyncio.run(until_told(node, REPLAYED))
+        await until_told(node, REPLAYED)
         send(node, [SENSOR.event("plant.temp", 22.5, at_s=now_s())])
-        found = asyncio.run(payloads(node, 4))
+        found = await payloads(node, 4)
         assert set(found) == first | {b"22.5"}, "each of them once"
         node.end_quietly()

@@ -65,10 +65,17 @@ async def see_nothing(spy: Client, receipts: list[Receipt]) -> None:
 
 
 @pytest.mark.req("SEC-03")
-def test_inboxes_and_what_jobs_stage_belong_to_the_name_of_a_key(tmp_path: Path) -> None:
+async def test_inboxes_and_what_jobs_stage_belong_to_the_name_of_a_key(tmp_path: Path) -> None:
     """They were open to everybody who knew their names, and ``Topics`` told everybody their names."""
 
-    async def story(node: RunningNode, keys: dict[str, str]) -> None:
+    with up(tmp_path / "a", *configured(tmp_path)) as node:
+        rights: dict[str, dict[str, Any]] = {
+            "asker": {"publish": ("ask.>",)},
+            "server": {"subscribe": ("weft.serve.ask.>",)},
+            "spy": {"subscribe": ("news", "ask.>", ">"), "publish": ("news",)},
+        }
+        keys = {name: key_of(tmp_path / "a", name, **some) for name, some in rights.items()}
+        keys["asker again"] = key_of(tmp_path / "a", "asker", publish=("other",))
         async with (
             asyncio.timeout(END_TIMEOUT_S),
             connect(node, keys["asker"]) as asker,
@@ -108,24 +115,14 @@ def test_inboxes_and_what_jobs_stage_belong_to_the_name_of_a_key(tmp_path: Path)
                 assert await peer.call("topics", {"pattern": "weft.>"}) == {"topics": []}
                 with pytest.raises(exmp.Failure, match="not allowed to subscribe"):
                     await peer.call("fetch", {"topic": reply.stream.topic})
-
-    with up(tmp_path / "a", *configured(tmp_path)) as node:
-        rights: dict[str, dict[str, Any]] = {
-            "asker": {"publish": ("ask.>",)},
-            "server": {"subscribe": ("weft.serve.ask.>",)},
-            "spy": {"subscribe": ("news", "ask.>", ">"), "publish": ("news",)},
-        }
-        keys = {name: key_of(tmp_path / "a", name, **some) for name, some in rights.items()}
-        keys["asker again"] = key_of(tmp_path / "a", "asker", publish=("other",))
-        asyncio.run(story(node, keys))
         node.end_quietly()
 
 
 @pytest.mark.req("SEC-03")
-def test_who_was_asked_one_thing_cannot_answer_another(tmp_path: Path) -> None:
+async def test_who_was_asked_one_thing_cannot_answer_another(tmp_path: Path) -> None:
     """Whoever is asked knows the inbox, and can write there. That answers nothing: replies do not come by it."""
 
-    async def story(node: RunningNode) -> None:
+    with up(tmp_path / "a") as node:
         async with asyncio.timeout(END_TIMEOUT_S), node.client() as asker, node.client() as server:
             requests = server.requests("ask.>")
             await requests.opened()
@@ -139,9 +136,6 @@ def test_who_was_asked_one_thing_cannot_answer_another(tmp_path: Path) -> None:
             for each in asked:
                 await each.reply(each.topic)
             assert [(await each).payload for each in asking] == [b"ask.a", b"ask.b"]
-
-    with up(tmp_path / "a") as node:
-        asyncio.run(story(node))
         node.end_quietly()
 
 
@@ -164,11 +158,14 @@ async def shown_of_producers(client: Client, receipt: Receipt) -> bytes:
 
 
 @pytest.mark.req("SEC-03")
-def test_nobody_uses_up_the_numbers_of_another_publisher(tmp_path: Path) -> None:
+async def test_nobody_uses_up_the_numbers_of_another_publisher(tmp_path: Path) -> None:
     """Whoever knew a producer could publish under its numbers: what it sent next got receipts and was dropped. And
     whoever could read a topic knew its producers."""
 
-    async def story(node: RunningNode, keys: dict[str, str]) -> None:
+    with up(tmp_path / "a") as node:
+        both = {"publish": ("orders",), "subscribe": ("orders",)}
+        keys = {name: key_of(tmp_path / "a", name, **both) for name in ("victim", "attacker")}
+        keys["victim again"] = key_of(tmp_path / "a", "victim", **both)
         async with (
             asyncio.timeout(END_TIMEOUT_S),
             connect(node, keys["victim"]) as victim,
@@ -186,10 +183,4 @@ def test_nobody_uses_up_the_numbers_of_another_publisher(tmp_path: Path) -> None
             with pytest.raises(SequenceReused):
                 await victim.publish_batch("orders", numbered(b"another", 2))
             assert await shown_of_producers(attacker, first) == bytes(24), "nothing, to whoever reads the topic"
-
-    with up(tmp_path / "a") as node:
-        both = {"publish": ("orders",), "subscribe": ("orders",)}
-        keys = {name: key_of(tmp_path / "a", name, **both) for name in ("victim", "attacker")}
-        keys["victim again"] = key_of(tmp_path / "a", "victim", **both)
-        asyncio.run(story(node, keys))
         node.end_quietly()

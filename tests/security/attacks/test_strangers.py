@@ -117,13 +117,13 @@ async def be_served(node: RunningNode, payload: bytes) -> None:
             device.send(b"no packet")
 
 
-def test_idle_crowds_at_all_ports_neither_end_the_node_nor_keep_others_out(tmp_path: Path) -> None:
+async def test_idle_crowds_at_all_ports_neither_end_the_node_nor_keep_others_out(tmp_path: Path) -> None:
     with node_with_all_ports(tmp_path) as node, ExitStack() as crowds:
         ports = ports_of(node)
         for port in ports.values():
             crowds.enter_context(crowd(port))
         check_health(node)
-        asyncio.run(be_served(node, b"in spite of all"))
+        await be_served(node, b"in spite of all")
         check_health(node)
         assert open_files(node) < FILES_MAX
         for name in ports:
@@ -134,7 +134,7 @@ def test_idle_crowds_at_all_ports_neither_end_the_node_nor_keep_others_out(tmp_p
         assert {each["port"] for each in turned} == set(ports)
         assert len(turned) < 20, "a line now and then, not one for each"
         crowds.close()
-        asyncio.run(be_served(node, b"afterwards"))
+        await be_served(node, b"afterwards")
         node.end_quietly()
 
 
@@ -155,8 +155,8 @@ def test_a_crowd_that_speaks_tls_to_the_ca_and_http_to_the_admin_port_does_not_s
         node.end_quietly()
 
 
-def test_clients_that_are_in_stay_in_while_a_crowd_comes(tmp_path: Path) -> None:
-    async def story(node: RunningNode) -> None:
+async def test_clients_that_are_in_stay_in_while_a_crowd_comes(tmp_path: Path) -> None:
+    with node_with_all_ports(tmp_path) as node:
         async with (
             asyncio.timeout(WAIT_S),
             node.client() as client,
@@ -170,16 +170,13 @@ def test_clients_that_are_in_stay_in_while_a_crowd_comes(tmp_path: Path) -> None
                 taken = [(await anext(aiter(events))).payload for _ in range(2)]
                 assert own and own <= connected_to(port), "the connections are the same as before"
         assert taken == [b"before", b"meanwhile"]
-
-    with node_with_all_ports(tmp_path) as node:
-        asyncio.run(story(node))
         node.end_quietly()
 
 
-def test_silent_streams_with_a_clients_certificate_take_no_links(tmp_path: Path) -> None:
+async def test_silent_streams_with_a_clients_certificate_take_no_links(tmp_path: Path) -> None:
     """They are refused at once, before a word, and peers find all places free."""
 
-    async def story(node: RunningNode) -> None:
+    with up(tmp_path / "a") as node:
         context = node.context
         tls = trusting(node)
         tls.load_cert_chain(str(context.tls_certificate), str(context.tls_key))
@@ -195,9 +192,6 @@ def test_silent_streams_with_a_clients_certificate_take_no_links(tmp_path: Path)
         finally:
             channel.close()
             await channel.wait_closed()
-
-    with up(tmp_path / "a") as node:
-        asyncio.run(asyncio.wait_for(story(node), WAIT_S))
         node.end_quietly()
 
 

@@ -19,7 +19,7 @@ import weft as sdk
 from tests.cli.commands import Weft
 from tests.cli.conftest import weft as weft
 from tests.node.secured import authority_of, secure_config, secured, token_for
-from tests.up import COMMAND, END_TIMEOUT_S, RunningNode, up
+from tests.up import COMMAND, END_TIMEOUT_S, SHORT_LOG, RunningNode, up
 from weft.cli.secret_input import hide_argument
 from weft.contexts import FILE, read_contexts
 from weft.errors import UsageError
@@ -38,7 +38,8 @@ STORY_TIMEOUT_S = 300
 def test_a_first_start_that_is_killed_at_any_step_heals(tmp_path: Path) -> None:
     """The next start is ready, and the context it leaves has the key that the node knows."""
     command = [sys.executable, "-m", "tests.security.attacks.killed_start", str(tmp_path), str(STEPS_MAX)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=STORY_TIMEOUT_S, check=False)
+    environ = os.environ | SHORT_LOG
+    ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=STORY_TIMEOUT_S, check=False)
     assert ended.returncode == 0, ended.stderr
     steps = [tuple(map(int, line.split())) for line in ended.stdout.splitlines()]
     assert [first for _, first, _ in steps] == [9] * (len(steps) - 1) + [0], (
@@ -57,7 +58,7 @@ def test_a_first_start_that_is_killed_at_any_step_heals(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("SEC-07")
-def test_a_context_that_cannot_be_written_is_written_by_the_next_start(tmp_path: Path) -> None:
+async def test_a_context_that_cannot_be_written_is_written_by_the_next_start(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("not a directory")
     with up(tmp_path / "data", config=config) as node:
@@ -66,7 +67,7 @@ def test_a_context_that_cannot_be_written_is_written_by_the_next_start(tmp_path:
         node.end()
     config.unlink()
     with up(tmp_path / "data", config=config) as node:
-        asyncio.run(_publishes(node))
+        await _publishes(node)
 
 
 async def _publishes(node: RunningNode) -> None:
@@ -75,7 +76,7 @@ async def _publishes(node: RunningNode) -> None:
 
 
 @pytest.mark.req("SEC-07")
-def test_a_first_start_that_fails_heals(tmp_path: Path) -> None:
+async def test_a_first_start_that_fails_heals(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         flags = ("--listen", f"127.0.0.1:{taken.getsockname()[1]}", "--admin", "127.0.0.1:0")
         environ = {**os.environ, "WEFT_CONFIG_DIR": str(tmp_path / "config")}
@@ -83,14 +84,14 @@ def test_a_first_start_that_fails_heals(tmp_path: Path) -> None:
         ended = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=END_TIMEOUT_S, check=False)
         assert (ended.returncode, ended.stdout) == (1, "")
     with up(tmp_path / "data", config=tmp_path / "config") as node:
-        asyncio.run(_publishes(node))
+        await _publishes(node)
 
 
 # --- the disk ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.req("SEC-07")
-def test_a_publisher_is_told_what_it_waits_for(tmp_path: Path) -> None:
+async def test_a_publisher_is_told_what_it_waits_for(tmp_path: Path) -> None:
     """The SDK's; tests/node/test_disk_watch.py has the log, /readyz and `weft pub`, and the end of it."""
     reserve = 1 << 40
     if shutil.disk_usage(tmp_path).free >= reserve:
@@ -106,7 +107,7 @@ def test_a_publisher_is_told_what_it_waits_for(tmp_path: Path) -> None:
             if "disk is full" in reason and not self.reason.done():
                 self.reason.set_result(reason)
 
-    async def story(node: RunningNode) -> None:
+    with up(tmp_path / "data", "--config", str(settings)) as node:
         context = node.context
         assert context.tls_root is not None
         hooks = Told()
@@ -117,9 +118,6 @@ def test_a_publisher_is_told_what_it_waits_for(tmp_path: Path) -> None:
             publishing = client.publish_nowait("plant.t", b"x")
             assert f"reserve {reserve}" in await hooks.reason
             assert not publishing.done(), "it still waits"
-
-    with up(tmp_path / "data", "--config", str(settings)) as node:
-        asyncio.run(story(node))
 
 
 # --- tokens ------------------------------------------------------------------------------------------------------
@@ -162,19 +160,16 @@ def test_a_token_comes_from_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.req("SEC-07")
 @pytest.mark.parametrize("wrong", [{"node__id": "c"}, {"node__mesh": "plant"}], ids=["id", "mesh"])
-def test_a_slip_does_not_spend_the_token(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    async def story() -> None:
-        async with secured(tmp_path, time.time(), "a") as (first,):
-            token = token_for(authority_of(first), "b", time.time())
-            options = {"security__ca_url": f"https://{first.protection.ca_address}", "security__token": token}
-            with pytest.raises(UsageError, match=r"the token is for node b of mesh weft.*the token was not used"):
-                await Node(secure_config(tmp_path / "b", "b", **options, **wrong)).start()
-            assert not (tmp_path / "b").exists(), "nor is anything written"
-            second = Node(secure_config(tmp_path / "b", "b", **options))
-            await second.start()
-            await second.stop()
-
-    asyncio.run(asyncio.wait_for(story(), END_TIMEOUT_S))
+async def test_a_slip_does_not_spend_the_token(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    async with secured(tmp_path, time.time(), "a") as (first,):
+        token = token_for(authority_of(first), "b", time.time())
+        options = {"security__ca_url": f"https://{first.protection.ca_address}", "security__token": token}
+        with pytest.raises(UsageError, match=r"the token is for node b of mesh weft.*the token was not used"):
+            await Node(secure_config(tmp_path / "b", "b", **options, **wrong)).start()
+        assert not (tmp_path / "b").exists(), "nor is anything written"
+        second = Node(secure_config(tmp_path / "b", "b", **options))
+        await second.start()
+        await second.stop()
 
 
 # --- the root's key ----------------------------------------------------------------------------------------------

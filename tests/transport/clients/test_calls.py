@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 from typing import cast
 
@@ -45,18 +44,15 @@ class Call:
 
 
 @pytest.mark.req("SEC-05")
-def test_a_server_that_is_refused_takes_no_other_out_of_the_account() -> None:
-    async def story() -> None:
-        usage, call = Usage("key k1"), Call()
-        quotas = SimpleNamespace(usage=lambda caller: usage)
-        node = SimpleNamespace(quotas=quotas, count_refusal=lambda error: None)
-        desk, caller = cast("CallDesk", Desk()), OpenAccess().anybody()
-        stream = CallStream(cast("MeshNode", node), desk, caller, cast("ServerCall", call))
-        for _ in range(3):
-            stream._serve(pb.CallsServe(number=1, pattern="shop.>", slots=1))
-        assert [each.serving.HasField("error") for each in call.said] == [False, True, True]
-        assert usage.subscriptions == 1
-        await stream.run()
-        assert usage.subscriptions == 0, "nothing is left on the account when the stream is over"
-
-    asyncio.run(story())
+async def test_a_server_that_is_refused_takes_no_other_out_of_the_account() -> None:
+    usage, call = Usage("key k1"), Call()
+    quotas = SimpleNamespace(usage=lambda caller: usage)
+    node = SimpleNamespace(quotas=quotas, count_refusal=lambda error: None)
+    desk, caller = cast("CallDesk", Desk()), OpenAccess().anybody()
+    stream = CallStream(cast("MeshNode", node), desk, caller, cast("ServerCall", call))
+    for _ in range(3):
+        stream._serve(pb.CallsServe(number=1, pattern="shop.>", slots=1))
+    assert [each.serving.HasField("error") for each in call.said] == [False, True, True]
+    assert usage.subscriptions == 1
+    await stream.run()
+    assert usage.subscriptions == 0, "nothing is left on the account when the stream is over"

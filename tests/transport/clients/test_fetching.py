@@ -111,21 +111,17 @@ def test_others_get_their_turn(lab: Laboratory) -> None:
     assert reading.number == LOOK_STREAMS_AT_ONCE
 
 
-def test_a_reply_is_read_in_turns_of_the_loop(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reply_is_read_in_turns_of_the_loop(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
     """LOG-06: however much one reply has, whoever waits for the loop gets it in between."""
-    size = len(one_reply(RangesReading([wanted(STREAMS[0])], 1), lab)[0].stored[0])
-    monkeypatch.setattr(fetching, "READ_AT_ONCE_BYTES", size)
-
-    async def turns() -> tuple[list[Piece], int]:
-        reading = asyncio.ensure_future(RangesReading([wanted(STREAMS[0])], READ_BYTES_MAX).read(lab.log, None))
-        turns = 0
-        while not reading.done():
-            await asyncio.sleep(0)
-            turns += 1
-        return await reading, turns
-
-    (piece,), count = asyncio.run(turns())
-    assert len(piece.stored) == BATCHES <= count
+    (first,) = await RangesReading([wanted(STREAMS[0])], 1).read(lab.log, None)
+    monkeypatch.setattr(fetching, "READ_AT_ONCE_BYTES", len(first.stored[0]))
+    reading = asyncio.ensure_future(RangesReading([wanted(STREAMS[0])], READ_BYTES_MAX).read(lab.log, None))
+    turns = 0
+    while not reading.done():
+        await asyncio.sleep(0)
+        turns += 1
+    (piece,) = await reading
+    assert len(piece.stored) == BATCHES <= turns
 
 
 def test_a_batch_that_was_too_much_comes_with_the_next_reply(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +158,7 @@ class Table:
 
 @pytest.mark.req("LAK-04")
 @pytest.mark.parametrize("before", [[], [STREAMS[1]]])
-def test_retention_that_is_quicker_sends_a_fetch_to_the_table(
+async def test_retention_that_is_quicker_sends_a_fetch_to_the_table(
     monkeypatch: pytest.MonkeyPatch, before: list[Stream]
 ) -> None:
     """It runs in a thread: between the look at where the log begins and the reading, that may have moved."""
@@ -190,7 +186,7 @@ def test_retention_that_is_quicker_sends_a_fetch_to_the_table(
             found += [each for piece in pieces if piece.number == len(before) for each in piece.stored]
         return found
 
-    assert asyncio.run(everything()) == stored
+    assert await everything() == stored
     assert state.start == BATCHES * EACH, "the log has nothing of it any more"
 
 

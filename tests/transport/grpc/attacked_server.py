@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import uvloop
@@ -27,12 +28,12 @@ from weft.wire.http2 import Http2Settings
 ROOT = Path(__file__).parents[3]
 REPORTS = "/test/Reports"
 POUR = "/test/Pour"
+PATIENT_S = 60.0  # with peers that have asked for nothing yet: so an attack is hung up on for what it does
 SETTINGS = ServerSettings(
     EndpointSettings(Http2Settings(), keepalive_s=1.0, keepalive_timeout_s=1.0),
     connections_max=300,
     connections_of_host_max=200,
     handshake_timeout_s=1.0,
-    first_request_timeout_s=1.0,
 )
 
 
@@ -42,7 +43,7 @@ async def pour(call: ServerCall) -> None:
         await call.write(bytes(64 << 10))
 
 
-async def serve(certificate: str) -> None:
+async def serve(certificate: str, first_request_timeout_s: float) -> None:
     reports = Reports()
 
     async def tell(call: ServerCall) -> None:
@@ -60,7 +61,8 @@ async def serve(certificate: str) -> None:
         return for_http2(made)
 
     handlers = {ECHO: echo, POUR: pour, REPORTS: tell}
-    server = Server(handlers, SETTINGS, reports, context if certificate else None)
+    settings = replace(SETTINGS, first_request_timeout_s=first_request_timeout_s)
+    server = Server(handlers, settings, reports, context if certificate else None)
     sys.stdout.write(f"{server.bind('127.0.0.1', 0)}\n")
     sys.stdout.flush()
     await server.start()
@@ -85,8 +87,9 @@ class Attacked:
 
 
 @contextmanager
-def attacked(certificate: Path | None = None) -> Iterator[Attacked]:
-    command = [sys.executable, "-m", "tests.transport.grpc.attacked_server", str(certificate or "")]
+def attacked(certificate: Path | None = None, first_request_timeout_s: float = 1.0) -> Iterator[Attacked]:
+    options = [str(certificate or ""), str(first_request_timeout_s)]
+    command = [sys.executable, "-m", "tests.transport.grpc.attacked_server", *options]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as process:
         assert process.stdin is not None and process.stdout is not None
@@ -99,4 +102,4 @@ def attacked(certificate: Path | None = None) -> Iterator[Attacked]:
 
 
 if __name__ == "__main__":
-    uvloop.run(serve(sys.argv[1]))
+    uvloop.run(serve(sys.argv[1], float(sys.argv[2])))

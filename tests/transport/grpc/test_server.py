@@ -384,53 +384,45 @@ async def test_a_handler_that_does_not_let_go_is_left_behind(monkeypatch: pytest
         await until(lambda: server.calls == 0)
 
 
-def test_a_crowd_of_calls_begins_a_few_in_each_turn_of_the_loop_and_in_order() -> None:
+async def test_a_crowd_of_calls_begins_a_few_in_each_turn_of_the_loop_and_in_order() -> None:
     """One read may bring a thousand calls: others have their turn in between (SEC-05)."""
 
-    async def story() -> tuple[list[int], list[int]]:
-        beginnings, begun, turns = _Beginnings(3), list[int](), list[int]()
-        turn = 0
+    beginnings, begun, turns = _Beginnings(3), list[int](), list[int]()
+    turn = 0
 
-        async def call(number: int) -> None:
-            if not beginnings.take():
-                await beginnings.wait()
-            begun.append(number)
-            turns.append(turn)
+    async def call(number: int) -> None:
+        if not beginnings.take():
+            await beginnings.wait()
+        begun.append(number)
+        turns.append(turn)
 
-        calls = [asyncio.create_task(call(number)) for number in range(10)]
-        calls[4].cancel()
-        while not all(each.done() for each in calls):
-            await asyncio.sleep(0)
-            turn += 1
-        return begun, turns
-
-    begun, turns = asyncio.run(story())
+    calls = [asyncio.create_task(call(number)) for number in range(10)]
+    calls[4].cancel()
+    while not all(each.done() for each in calls):
+        await asyncio.sleep(0)
+        turn += 1
     assert begun == [0, 1, 2, 3, 5, 6, 7, 8, 9]
     assert max(Counter(turns).values()) <= 3
 
 
 @pytest.mark.req("SEC-05")
-def test_a_crowd_of_calls_ends_a_few_in_each_turn_of_the_loop_and_in_order() -> None:
+async def test_a_crowd_of_calls_ends_a_few_in_each_turn_of_the_loop_and_in_order() -> None:
     """A connection that breaks may have a thousand subscriptions: dropping them took 0.2 s in one turn."""
 
-    async def story() -> tuple[list[int], list[int]]:
-        endings, ended, turns = _Endings(3), list[int](), list[int]()
-        turn = 0
+    endings, ended, turns = _Endings(3), list[int](), list[int]()
+    turn = 0
 
-        def end(number: int) -> None:
-            ended.append(number)
-            turns.append(turn)
-            if number < 5:  # one that ends may end another
-                endings.add(partial(end, 10 + number))
+    def end(number: int) -> None:
+        ended.append(number)
+        turns.append(turn)
+        if number < 5:  # one that ends may end another
+            endings.add(partial(end, 10 + number))
 
-        for number in range(10):
-            endings.add(partial(end, number))
-        while len(ended) < 15:
-            turn += 1
-            await asyncio.sleep(0)
-        return ended, turns
-
-    ended, turns = asyncio.run(story())
+    for number in range(10):
+        endings.add(partial(end, number))
+    while len(ended) < 15:
+        turn += 1
+        await asyncio.sleep(0)
     assert sorted(ended) == list(range(15)) and ended[:3] == [0, 10, 1], "at once, as long as they are few"
     assert [number for number in ended if number < 10] == list(range(10))
     assert max(Counter(turns).values()) <= 3

@@ -10,7 +10,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any
+from typing import Any, ParamSpec
 
 import pytest
 import uvloop
@@ -19,6 +19,7 @@ from weft.transport.grpc.calls import ServerCall
 from weft.transport.grpc.channel import Channel, ChannelSettings, ChannelTls
 from weft.transport.grpc.server import Handler, Server, ServerSettings
 
+P = ParamSpec("P")
 PATIENCE_S = 60.0  # a bound, not an expectation: the machine may be busy
 LOOPS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.SelectorEventLoop,
@@ -60,6 +61,19 @@ def on_both_loops(story: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     del test.__wrapped__
     made: Callable[..., None] = pytest.mark.parametrize("loop", list(LOOPS))(test)
     return made
+
+
+def on_loop(loop: str, patience_s: float) -> Callable[[Callable[P, Awaitable[None]]], Callable[P, None]]:
+    """For tests of a peer that is not ours, on one loop."""
+
+    def decorated(story: Callable[P, Awaitable[None]]) -> Callable[P, None]:
+        @functools.wraps(story)
+        def test(*args: P.args, **fixtures: P.kwargs) -> None:
+            play(lambda: story(*args, **fixtures), loop, patience_s)
+
+        return test
+
+    return decorated
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -404,62 +404,53 @@ async def end(process: asyncio.subprocess.Process) -> None:
 
 
 @needs_openssl
-def test_nothing_is_negotiated_again(certificates: Certificates) -> None:
-    async def story() -> None:
-        async with serving(ECHOING, tls=certificates.server()) as place:
-            process = await s_client(place.port, certificates, "-tls1_2")
-            assert process.stdin is not None
-            assert await read_until(process, OUR_SETTINGS)
-            process.stdin.write(b"R\n")
-            await process.stdin.drain()
-            assert await read_until(process, b"no renegotiation")
-            await end(process)
-
-    asyncio.run(story())
+async def test_nothing_is_negotiated_again(certificates: Certificates) -> None:
+    async with serving(ECHOING, tls=certificates.server()) as place:
+        process = await s_client(place.port, certificates, "-tls1_2")
+        assert process.stdin is not None
+        assert await read_until(process, OUR_SETTINGS)
+        process.stdin.write(b"R\n")
+        await process.stdin.drain()
+        assert await read_until(process, b"no renegotiation")
+        await end(process)
 
 
 @needs_openssl
-def test_new_keys_are_taken_but_not_for_ever(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_new_keys_are_taken_but_not_for_ever(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each costs us more than it costs its sender."""
     monkeypatch.setattr(tls_module, "EMPTY_BYTES_MAX", 200)  # a KeyUpdate has 27
 
-    async def story() -> None:
-        async with serving(ECHOING, tls=certificates.server()) as place:
-            process = await s_client(place.port, certificates, "-tls1_3")
-            assert process.stdin is not None
-            assert await read_until(process, OUR_SETTINGS)
-            with suppress(ConnectionError):  # it ends when the server does
-                for count in range(1, 11):
-                    process.stdin.write(b"K\n")
-                    await process.stdin.drain()
-                    if not await read_until(process, b"KEYUPDATE"):
-                        break
-                    assert count > 3 or place.server.connections == 1
-            await until(lambda: place.reports.reasons)
-            assert "TLS records without content (limit bytes 200)" in place.reports.reasons[0]
-            await end(process)
-
-    asyncio.run(story())
+    async with serving(ECHOING, tls=certificates.server()) as place:
+        process = await s_client(place.port, certificates, "-tls1_3")
+        assert process.stdin is not None
+        assert await read_until(process, OUR_SETTINGS)
+        with suppress(ConnectionError):  # it ends when the server does
+            for count in range(1, 11):
+                process.stdin.write(b"K\n")
+                await process.stdin.drain()
+                if not await read_until(process, b"KEYUPDATE"):
+                    break
+                assert count > 3 or place.server.connections == 1
+        await until(lambda: place.reports.reasons)
+        assert "TLS records without content (limit bytes 200)" in place.reports.reasons[0]
+        await end(process)
 
 
-def test_no_session_is_resumed(certificates: Certificates) -> None:
+async def test_no_session_is_resumed(certificates: Certificates) -> None:
     """A certificate that is no longer good would be good for as long as a session."""
 
-    async def story() -> None:
-        async with serving(ECHOING, tls=certificates.server()) as place:
-            context = certificates.client()
-            context.options &= ~ssl.OP_NO_TICKET
+    async with serving(ECHOING, tls=certificates.server()) as place:
+        context = certificates.client()
+        context.options &= ~ssl.OP_NO_TICKET
 
-            def visit(session: ssl.SSLSession | None) -> ssl.SSLSession | None:
-                with connected(place.port, context, session) as secure:
-                    secure.recv(9)
-                    assert not secure.session_reused
-                    return secure.session
+        def visit(session: ssl.SSLSession | None) -> ssl.SSLSession | None:
+            with connected(place.port, context, session) as secure:
+                secure.recv(9)
+                assert not secure.session_reused
+                return secure.session
 
-            session = await asyncio.to_thread(visit, None)
-            await asyncio.to_thread(visit, session)
-
-    asyncio.run(story())
+        session = await asyncio.to_thread(visit, None)
+        await asyncio.to_thread(visit, session)
 
 
 @on_both_loops

@@ -41,37 +41,28 @@ def made(connection: Connection, wire: Wire) -> None:
     connection.connection_made(cast(asyncio.BaseTransport, wire))
 
 
-def test_any_transport_will_do() -> None:
-    async def story() -> None:
-        connection, wire = new_connection(), Wire()
-        made(connection, wire)
-        assert wire.written and not wire.is_aborted
-        assert connection.endpoint == ("127.0.0.1", 4001)
-        connection.connection_lost(None)
-
-    asyncio.run(story())
+async def test_any_transport_will_do() -> None:
+    connection, wire = new_connection(), Wire()
+    made(connection, wire)
+    assert wire.written and not wire.is_aborted
+    assert connection.endpoint == ("127.0.0.1", 4001)
+    connection.connection_lost(None)
 
 
-def test_what_is_aborted_before_it_is_made_ends_when_it_is() -> None:
-    async def story() -> None:
-        connection, wire = new_connection(), Wire()
-        connection.abort(PeerError("not wanted"))
-        connection.close()
-        made(connection, wire)
-        assert wire.is_aborted and not wire.written
-        connection.connection_lost(None)
-        assert str(connection.reason) == "not wanted"
-        assert connection.over.done()
-
-    asyncio.run(story())
+async def test_what_is_aborted_before_it_is_made_ends_when_it_is() -> None:
+    connection, wire = new_connection(), Wire()
+    connection.abort(PeerError("not wanted"))
+    connection.close()
+    made(connection, wire)
+    assert wire.is_aborted and not wire.written
+    connection.connection_lost(None)
+    assert str(connection.reason) == "not wanted"
+    assert connection.over.done()
 
 
-def test_a_peer_that_hung_up_at_once_has_no_address() -> None:
-    async def story() -> None:
-        connection, wire = new_connection(), Wire(peer_name=None)
-        made(connection, wire)
-        assert wire.is_aborted and not wire.written
-        connection.connection_lost(None)
-        assert str(connection.reason) == "peer hung up at once"
-
-    asyncio.run(story())
+async def test_a_peer_that_hung_up_at_once_has_no_address() -> None:
+    connection, wire = new_connection(), Wire(peer_name=None)
+    made(connection, wire)
+    assert wire.is_aborted and not wire.written
+    connection.connection_lost(None)
+    assert str(connection.reason) == "peer hung up at once"

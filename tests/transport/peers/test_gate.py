@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -85,66 +85,49 @@ async def ask(channel: Channel) -> bytes:
         channel.close()
 
 
-def run(story: Awaitable[None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(60):
-            await story
-
-    asyncio.run(bounded())
+@pytest.mark.req("SEC-01")
+async def test_a_dialler_knows_who_is_there_whatever_the_host_is_called(tmp_path: Path) -> None:
+    ca = authority(tmp_path / "ca")
+    async with serving(issued(ca, "b", ("b.example.org",))) as server:
+        channel, proof = await gate(tmp_path, issued(ca, "a")).dial(server.address)
+        assert await ask(channel) == b"hello"
+        assert proof == proof_of(server.shown.leaf)
 
 
 @pytest.mark.req("SEC-01")
-def test_a_dialler_knows_who_is_there_whatever_the_host_is_called(tmp_path: Path) -> None:
-    async def story() -> None:
-        ca = authority(tmp_path / "ca")
-        async with serving(issued(ca, "b", ("b.example.org",))) as server:
-            channel, proof = await gate(tmp_path, issued(ca, "a")).dial(server.address)
-            assert await ask(channel) == b"hello"
-            assert proof == proof_of(server.shown.leaf)
-
-    run(story())
-
-
-@pytest.mark.req("SEC-01")
-def test_whom_a_dialler_refuses(tmp_path: Path) -> None:
-    async def story() -> None:
-        ca, other = authority(tmp_path / "ca"), authority(tmp_path / "other")
-        a_client = LocalSource(ca).enrol(Names(client(MESH, "b"), LOOPBACK), time.time())
-        brief = Authority(ca.directory, AuthoritySettings(MESH, "https://127.0.0.1:1", 1), ca.root)
-        short = issued(brief, "b")
-        while time.time() < short.end_s:
-            await asyncio.sleep(0.05)
-        cases = [
-            (issued(other, "b"), Fault.WRONG_CA, "is not valid"),
-            (short, Fault.EXPIRED, "is not valid: certificate has expired"),
-            (a_client, Fault.WRONG_USAGE, "is not valid"),
-            (issued(ca, "b", mesh="elsewhere"), Fault.WRONG_NAME, "of mesh elsewhere, this is mesh plant"),
-            (issued(ca, "c"), Fault.WRONG_NAME, "certificate is of node c, but its owner says it is node b"),
-        ]
-        for shown, fault, message in cases:
-            async with serving(shown) as server:
-                wary = gate(tmp_path, issued(ca, "a"), {server.address: NodeId("b")})
-                with pytest.raises(CertificateRefused, match=message) as caught:
-                    await wary.dial(server.address)
-                assert caught.value.fault is fault
-
-    run(story())
+async def test_whom_a_dialler_refuses(tmp_path: Path) -> None:
+    ca, other = authority(tmp_path / "ca"), authority(tmp_path / "other")
+    a_client = LocalSource(ca).enrol(Names(client(MESH, "b"), LOOPBACK), time.time())
+    brief = Authority(ca.directory, AuthoritySettings(MESH, "https://127.0.0.1:1", 1), ca.root)
+    short = issued(brief, "b")
+    while time.time() < short.end_s:
+        await asyncio.sleep(0.05)
+    cases = [
+        (issued(other, "b"), Fault.WRONG_CA, "is not valid"),
+        (short, Fault.EXPIRED, "is not valid: certificate has expired"),
+        (a_client, Fault.WRONG_USAGE, "is not valid"),
+        (issued(ca, "b", mesh="elsewhere"), Fault.WRONG_NAME, "of mesh elsewhere, this is mesh plant"),
+        (issued(ca, "c"), Fault.WRONG_NAME, "certificate is of node c, but its owner says it is node b"),
+    ]
+    for shown, fault, message in cases:
+        async with serving(shown) as server:
+            wary = gate(tmp_path, issued(ca, "a"), {server.address: NodeId("b")})
+            with pytest.raises(CertificateRefused, match=message) as caught:
+                await wary.dial(server.address)
+            assert caught.value.fault is fault
 
 
-def test_nobody_there_is_told(tmp_path: Path) -> None:
-    async def story() -> None:
-        ca = authority(tmp_path / "ca")
-        async with serving(issued(ca, "b")) as server:
-            address = server.address
-        with pytest.raises(PeerError, match=f"cannot connect: .*{address}"):
-            await gate(tmp_path, issued(ca, "a")).dial(address)
-        silent = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
-        async with silent:
-            port = silent.sockets[0].getsockname()[1]
-            with pytest.raises(PeerError):
-                await gate(tmp_path, issued(ca, "a")).dial(f"127.0.0.1:{port}")
-
-    run(story())
+async def test_nobody_there_is_told(tmp_path: Path) -> None:
+    ca = authority(tmp_path / "ca")
+    async with serving(issued(ca, "b")) as server:
+        address = server.address
+    with pytest.raises(PeerError, match=f"cannot connect: .*{address}"):
+        await gate(tmp_path, issued(ca, "a")).dial(address)
+    silent = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    async with silent:
+        port = silent.sockets[0].getsockname()[1]
+        with pytest.raises(PeerError):
+            await gate(tmp_path, issued(ca, "a")).dial(f"127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize(

@@ -41,21 +41,18 @@ HASTY = LinkSettings(backoff_s_min=0.01, backoff_s_max=0.1, handshake_timeout_s=
     ],
 )
 @pytest.mark.parametrize("method", ["EventStream", "ControlStream"])
-def test_a_handshake_that_is_refused_says_why_to_both_sides(first: bytes, reason: str, method: str) -> None:
-    async def story() -> None:
-        node = TestNode("node-a")
-        async with running(node), raw_peer(node) as peer:
-            call = peer.open(method)
-            with suppress(grpc.aio.AioRpcError):  # what is too large may be refused before all of it is out
-                await call.write(first)
-            code, details = await fate(call)
-            assert code is grpc.StatusCode.INVALID_ARGUMENT
-            assert reason in details
-            await node.record.until(lambda: node.record.refused)
-            assert reason in node.record.refused[0]
-            assert node.record.told == []
-
-    asyncio.run(story())
+async def test_a_handshake_that_is_refused_says_why_to_both_sides(first: bytes, reason: str, method: str) -> None:
+    node = TestNode("node-a")
+    async with running(node), raw_peer(node) as peer:
+        call = peer.open(method)
+        with suppress(grpc.aio.AioRpcError):  # what is too large may be refused before all of it is out
+            await call.write(first)
+        code, details = await fate(call)
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert reason in details
+        await node.record.until(lambda: node.record.refused)
+        assert reason in node.record.refused[0]
+        assert node.record.told == []
 
 
 @pytest.mark.req("PL-05")
@@ -66,94 +63,79 @@ def test_a_handshake_that_is_refused_says_why_to_both_sides(first: bytes, reason
         ("node-a", {}, "our own node id"),
     ],
 )
-def test_a_dialler_that_is_refused_knows_why_and_tries_again_later(
+async def test_a_dialler_that_is_refused_knows_why_and_tries_again_later(
     who: str, changes: dict[str, Any], reason: str
 ) -> None:
-    async def story() -> None:
-        a, b = TestNode("node-a"), TestNode(who, **changes)
-        async with running(a, b):
-            b.links.dial(a.address)
-            await b.record.until(lambda: len(b.record.failed) > 1)
-            assert reason in b.record.failed[0]
-            assert reason in a.record.refused[0]
-            assert a.record.told == b.record.told == []
-
-    asyncio.run(story())
+    a, b = TestNode("node-a"), TestNode(who, **changes)
+    async with running(a, b):
+        b.links.dial(a.address)
+        await b.record.until(lambda: len(b.record.failed) > 1)
+        assert reason in b.record.failed[0]
+        assert reason in a.record.refused[0]
+        assert a.record.told == b.record.told == []
 
 
 @pytest.mark.req("PL-05")
 @pytest.mark.parametrize("silent_after", ["connecting", "the hello"])
-def test_who_says_nothing_is_not_waited_for(silent_after: str) -> None:
-    async def story() -> None:
-        # Enough time for a hello that is said, on a busy machine too.
-        node = TestNode("node-a", HASTY if silent_after == "connecting" else replace(HASTY, handshake_timeout_s=2.0))
-        async with running(node), raw_peer(node) as peer:
-            call = peer.open("EventStream")
-            if silent_after == "the hello":
-                await call.write(hello().SerializeToString())
-                await call.read()
-            code, details = await fate(call)
-            assert code is grpc.StatusCode.DEADLINE_EXCEEDED
-            assert "took too long" in details
-            assert node.record.told == []
-
-    asyncio.run(story())
+async def test_who_says_nothing_is_not_waited_for(silent_after: str) -> None:
+    # Enough time for a hello that is said, on a busy machine too.
+    node = TestNode("node-a", HASTY if silent_after == "connecting" else replace(HASTY, handshake_timeout_s=2.0))
+    async with running(node), raw_peer(node) as peer:
+        call = peer.open("EventStream")
+        if silent_after == "the hello":
+            await call.write(hello().SerializeToString())
+            await call.read()
+        code, details = await fate(call)
+        assert code is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert "took too long" in details
+        assert node.record.told == []
 
 
 @pytest.mark.req("SEC-04")
-def test_silent_streams_are_few_and_take_no_places_of_links(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_streams_are_few_and_take_no_places_of_links(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(greetings, "GREETINGS_PLAIN_MAX", 2)
     monkeypatch.setattr(links, "LINK_ACCEPTED_MAX", 1)
 
-    async def story() -> None:
-        node, other = TestNode("node-a", replace(HASTY, handshake_timeout_s=2.0)), TestNode("node-b")
-        async with running(node, other), raw_peer(node) as peer:
-            silent = [peer.open(method) for method in ("EventStream", "ControlStream")]
-            third = peer.open("EventStream")
-            fates = await asyncio.gather(*map(fate, [*silent, third]))
-            assert sorted(code.name for code, _ in fates) == ["DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED", "UNAVAILABLE"]
-            assert any("too many streams without a hello (limit 2)" in details for _, details in fates)
-            silent = [peer.open("EventStream")]  # one link is allowed, and this is none
-            other.links.dial(node.address)
-            await node.record.until(lambda: node.record.told == ["up node-b"])
-
-    asyncio.run(story())
+    node, other = TestNode("node-a", replace(HASTY, handshake_timeout_s=2.0)), TestNode("node-b")
+    async with running(node, other), raw_peer(node) as peer:
+        silent = [peer.open(method) for method in ("EventStream", "ControlStream")]
+        third = peer.open("EventStream")
+        fates = await asyncio.gather(*map(fate, [*silent, third]))
+        assert sorted(code.name for code, _ in fates) == ["DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED", "UNAVAILABLE"]
+        assert any("too many streams without a hello (limit 2)" in details for _, details in fates)
+        silent = [peer.open("EventStream")]  # one link is allowed, and this is none
+        other.links.dial(node.address)
+        await node.record.until(lambda: node.record.told == ["up node-b"])
 
 
-def test_a_server_that_says_nothing_is_not_waited_for() -> None:
-    async def story() -> None:
-        async def silence(_: object, context: Any) -> None:
-            await asyncio.Event().wait()
+async def test_a_server_that_says_nothing_is_not_waited_for() -> None:
+    async def silence(_: object, context: Any) -> None:
+        await asyncio.Event().wait()
 
-        server = grpc.aio.server()
-        handler = grpc.stream_stream_rpc_method_handler(silence)
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("PeerLink", {"EventStream": handler}),))
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        node = TestNode("node-a", HASTY)
-        async with running(node):
-            node.links.dial(f"127.0.0.1:{port}")
-            await node.record.until(lambda: len(node.record.failed) > 1)
-            assert "took too long" in node.record.failed[0]
-        await server.stop(None)
-
-    asyncio.run(story())
+    server = grpc.aio.server()
+    handler = grpc.stream_stream_rpc_method_handler(silence)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("PeerLink", {"EventStream": handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    node = TestNode("node-a", HASTY)
+    async with running(node):
+        node.links.dial(f"127.0.0.1:{port}")
+        await node.record.until(lambda: len(node.record.failed) > 1)
+        assert "took too long" in node.record.failed[0]
+    await server.stop(None)
 
 
-def test_a_control_stream_needs_its_event_stream() -> None:
-    async def story() -> None:
-        node = TestNode("node-a")
-        async with running(node), raw_peer(node) as peer:
-            events = peer.open("EventStream", dial="1")
-            await events.write(hello().SerializeToString())
-            await events.read()
-            control = peer.open("ControlStream", dial="2")
-            await control.write(hello().SerializeToString())
-            _, details = await fate(control)
-            assert "without its event stream" in details
-            assert node.record.told == []
-
-    asyncio.run(story())
+async def test_a_control_stream_needs_its_event_stream() -> None:
+    node = TestNode("node-a")
+    async with running(node), raw_peer(node) as peer:
+        events = peer.open("EventStream", dial="1")
+        await events.write(hello().SerializeToString())
+        await events.read()
+        control = peer.open("ControlStream", dial="2")
+        await control.write(hello().SerializeToString())
+        _, details = await fate(control)
+        assert "without its event stream" in details
+        assert node.record.told == []
 
 
 def batches(*items: pb.PeerBatch) -> pb.PeerMessage:
@@ -195,20 +177,17 @@ def batches(*items: pb.PeerBatch) -> pb.PeerMessage:
         ),
     ],
 )
-def test_frames_that_cannot_be_meant_close_the_link_and_say_why(frame: bytes, reason: str) -> None:
-    async def story() -> None:
-        node = TestNode("node-a")
-        async with running(node), raw_peer(node) as peer:
-            await peer.link()
-            await peer.events.write(frame)
-            code, details = await fate(peer.events)
-            assert code is grpc.StatusCode.INVALID_ARGUMENT
-            assert reason in details
-            await node.record.until(lambda: node.record.told == ["up evil", "down evil"])
-            assert reason in node.record.reasons[0]
-            assert node.record.inputs == []
-
-    asyncio.run(story())
+async def test_frames_that_cannot_be_meant_close_the_link_and_say_why(frame: bytes, reason: str) -> None:
+    node = TestNode("node-a")
+    async with running(node), raw_peer(node) as peer:
+        await peer.link()
+        await peer.events.write(frame)
+        code, details = await fate(peer.events)
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert reason in details
+        await node.record.until(lambda: node.record.told == ["up evil", "down evil"])
+        assert reason in node.record.reasons[0]
+        assert node.record.inputs == []
 
 
 STATE = pb.NodeState(node_id="n", incarnation=1, version=1, epoch=1, liveness="LIVENESS_ALIVE")
@@ -252,122 +231,104 @@ def changed(message: Any, **fields: Any) -> Any:
         (pb.PeerMessage(probe=pb.PeerProbe(indirect=pb.ProbeIndirect(target=""))), "node id"),
     ],
 )
-def test_gossip_that_cannot_be_meant_closes_the_link(message: pb.PeerMessage, reason: str) -> None:
-    async def story() -> None:
-        node = TestNode("node-a")
-        async with running(node), raw_peer(node) as peer:
-            await peer.link()
-            await peer.control.write(message.SerializeToString())
-            await fate(peer.events)
-            await node.record.until(lambda: node.record.told == ["up evil", "down evil"])
-            assert reason in node.record.reasons[0]
-            assert node.record.members == []
-
-    asyncio.run(story())
+async def test_gossip_that_cannot_be_meant_closes_the_link(message: pb.PeerMessage, reason: str) -> None:
+    node = TestNode("node-a")
+    async with running(node), raw_peer(node) as peer:
+        await peer.link()
+        await peer.control.write(message.SerializeToString())
+        await fate(peer.events)
+        await node.record.until(lambda: node.record.told == ["up evil", "down evil"])
+        assert reason in node.record.reasons[0]
+        assert node.record.members == []
 
 
 @pytest.mark.req("PL-05")
-def test_kinds_of_messages_that_come_later_are_ignored() -> None:
-    async def story() -> None:
-        node = TestNode("node-a")
-        async with running(node), raw_peer(node) as peer:
-            await peer.link()
-            unknown = b"\xfa\x7f\x02hi"  # field 2047
-            await peer.events.write(unknown)
-            await peer.control.write(unknown)
-            await peer.control.write(pb.PeerMessage(probe=pb.PeerProbe(sequence=1)).SerializeToString())
-            await peer.control.write(
-                pb.PeerMessage(probe=pb.PeerProbe(sequence=2, ping=pb.ProbePing())).SerializeToString()
-            )
-            await peer.events.write(message_of(SendCopies(NodeId("x"), (copy(0),))).SerializeToString())
-            await node.record.until(lambda: node.record.members and node.record.inputs)
-            assert node.record.members == [("evil", Ping(2))]
-            assert node.record.told == ["up evil"]
-
-    asyncio.run(story())
+async def test_kinds_of_messages_that_come_later_are_ignored() -> None:
+    node = TestNode("node-a")
+    async with running(node), raw_peer(node) as peer:
+        await peer.link()
+        unknown = b"\xfa\x7f\x02hi"  # field 2047
+        await peer.events.write(unknown)
+        await peer.control.write(unknown)
+        await peer.control.write(pb.PeerMessage(probe=pb.PeerProbe(sequence=1)).SerializeToString())
+        await peer.control.write(
+            pb.PeerMessage(probe=pb.PeerProbe(sequence=2, ping=pb.ProbePing())).SerializeToString()
+        )
+        await peer.events.write(message_of(SendCopies(NodeId("x"), (copy(0),))).SerializeToString())
+        await node.record.until(lambda: node.record.members and node.record.inputs)
+        assert node.record.members == [("evil", Ping(2))]
+        assert node.record.told == ["up evil"]
 
 
 @pytest.mark.req("PL-07")
-def test_a_frame_that_is_too_large_is_refused_by_its_length() -> None:
-    async def story() -> None:
-        node = TestNode("node-a")
-        async with running(node), raw_peer(node) as peer:
-            await peer.link()
-            with suppress(grpc.aio.AioRpcError):  # the refusal may come before all of it is out
-                await peer.events.write(bytes(PEER_FRAME_BYTES_MAX + 1))
-            await fate(peer.events)
-            await node.record.until(lambda: node.record.told == ["up evil", "down evil"])
-            assert node.record.inputs == []
-
-    asyncio.run(story())
+async def test_a_frame_that_is_too_large_is_refused_by_its_length() -> None:
+    node = TestNode("node-a")
+    async with running(node), raw_peer(node) as peer:
+        await peer.link()
+        with suppress(grpc.aio.AioRpcError):  # the refusal may come before all of it is out
+            await peer.events.write(bytes(PEER_FRAME_BYTES_MAX + 1))
+        await fate(peer.events)
+        await node.record.until(lambda: node.record.told == ["up evil", "down evil"])
+        assert node.record.inputs == []
 
 
 @pytest.mark.req("PL-07")
-def test_the_largest_batch_there_can_be_goes_through() -> None:
-    async def story() -> None:
-        a, b = TestNode("node-a"), TestNode("node-b")
-        async with running(a, b):
-            a.links.dial(b.address)
-            await a.linked(b)
-            a.links.send(SendCopies(b.id, (copy(0, size=15 * (1 << 20)),)))
-            await b.record.until(lambda: b.record.offsets() == [0])
-
-    asyncio.run(story())
+async def test_the_largest_batch_there_can_be_goes_through() -> None:
+    a, b = TestNode("node-a"), TestNode("node-b")
+    async with running(a, b):
+        a.links.dial(b.address)
+        await a.linked(b)
+        a.links.send(SendCopies(b.id, (copy(0, size=15 * (1 << 20)),)))
+        await b.record.until(lambda: b.record.offsets() == [0])
 
 
-def test_a_frame_of_very_many_batches_is_handled_in_portions() -> None:
-    async def story() -> None:
-        node = TestNode("node-a")
-        async with running(node), raw_peer(node) as peer:
-            await peer.link()
-            many = SendCopies(NodeId("x"), tuple(copy(n) for n in range(1000)))
-            await peer.events.write(message_of(many).SerializeToString())
-            await node.record.until(lambda: len(node.record.offsets()) == 1000)
-            assert node.record.offsets() == list(range(1000))
-            sizes = [len(each.copies) for each in node.record.inputs if isinstance(each, ReceivedCopies)]
-            assert sizes == [64] * 15 + [40]
-
-    asyncio.run(story())
+async def test_a_frame_of_very_many_batches_is_handled_in_portions() -> None:
+    node = TestNode("node-a")
+    async with running(node), raw_peer(node) as peer:
+        await peer.link()
+        many = SendCopies(NodeId("x"), tuple(copy(n) for n in range(1000)))
+        await peer.events.write(message_of(many).SerializeToString())
+        await node.record.until(lambda: len(node.record.offsets()) == 1000)
+        assert node.record.offsets() == list(range(1000))
+        sizes = [len(each.copies) for each in node.record.inputs if isinstance(each, ReceivedCopies)]
+        assert sizes == [64] * 15 + [40]
 
 
-def test_a_dialled_peer_that_sends_garbage_is_told_why() -> None:
+async def test_a_dialled_peer_that_sends_garbage_is_told_why() -> None:
     heard: list[pb.PeerMessage] = []
 
-    async def story() -> None:
-        over = asyncio.Event()
+    over = asyncio.Event()
 
-        async def garble(_: object, context: Any) -> None:
-            await context.read()
-            await context.write(hello().SerializeToString())
-            await context.write(b"\x0a\xff")
-            while (frame := await context.read()) is not grpc.aio.EOF:
-                heard.append(pb.PeerMessage.FromString(frame))
-            over.set()
+    async def garble(_: object, context: Any) -> None:
+        await context.read()
+        await context.write(hello().SerializeToString())
+        await context.write(b"\x0a\xff")
+        while (frame := await context.read()) is not grpc.aio.EOF:
+            heard.append(pb.PeerMessage.FromString(frame))
+        over.set()
 
-        async def control(_: object, context: Any) -> None:
-            await context.read()
-            await context.write(hello().SerializeToString())
+    async def control(_: object, context: Any) -> None:
+        await context.read()
+        await context.write(hello().SerializeToString())
+        await over.wait()
+
+    handlers = {
+        "EventStream": grpc.stream_stream_rpc_method_handler(garble),
+        "ControlStream": grpc.stream_stream_rpc_method_handler(control),
+    }
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("PeerLink", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    node = TestNode("node-a")
+    async with running(node):
+        node.links.dial(f"127.0.0.1:{port}")
+        await node.record.until(lambda: node.record.told[:2] == ["up evil", "down evil"])
+        assert "not a PeerMessage" in node.record.reasons[0]
+        async with asyncio.timeout(PATIENCE_S):
             await over.wait()
-
-        handlers = {
-            "EventStream": grpc.stream_stream_rpc_method_handler(garble),
-            "ControlStream": grpc.stream_stream_rpc_method_handler(control),
-        }
-        server = grpc.aio.server()
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("PeerLink", handlers),))
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        node = TestNode("node-a")
-        async with running(node):
-            node.links.dial(f"127.0.0.1:{port}")
-            await node.record.until(lambda: node.record.told[:2] == ["up evil", "down evil"])
-            assert "not a PeerMessage" in node.record.reasons[0]
-            async with asyncio.timeout(PATIENCE_S):
-                await over.wait()
-            assert "not a PeerMessage" in heard[0].closing.reason
-        await server.stop(None)
-
-    asyncio.run(story())
+        assert "not a PeerMessage" in heard[0].closing.reason
+    await server.stop(None)
 
 
 SMALL_QUEUE = LinkSettings(queue_frames_max=4, send_timeout_s=0.05, backoff_s_min=0.01, backoff_s_max=0.1)
@@ -375,30 +336,29 @@ SMALL_QUEUE = LinkSettings(queue_frames_max=4, send_timeout_s=0.05, backoff_s_mi
 
 @pytest.mark.req("PL-02")
 @pytest.mark.parametrize("policy", list(DropPolicy))
-def test_a_peer_that_never_reads_is_waited_for_and_then_the_core_hears_of_what_was_dropped(policy: DropPolicy) -> None:
-    async def story() -> None:
-        node = TestNode("node-a", replace(SMALL_QUEUE, drop_policy=policy))
-        evil = NodeId("evil")
-        async with running(node), raw_peer(node) as peer:
-            await peer.link()
-            node.links.send(SendCopies(evil, (copy(0, size=15 << 20),)))
-            await settled(lambda: node.view(evil).queue_frames == 0)  # gRPC has it, and waits for the peer
-            node.links.send(SendCopies(evil, tuple(copy(number) for number in range(1, 6))))
-            assert node.view(evil).queue_frames == 5
-            assert node.view(evil).drops == 0
-            await node.record.until(lambda: node.record.inputs)
-            assert node.record.inputs == [FramesDropped(evil)]
-            assert node.record.drops == node.view(evil).drops == 1, "the newest: there is no other stream"
-            # Whoever reads again gets what is left, and what is sent from then on.
-            reading = asyncio.create_task(_read_until(peer.events, copy(100).batch.data))
-            await settled(lambda: node.view(evil).queue_frames == 0)
-            node.links.send(SendCopies(evil, (copy(100),)))
-            async with asyncio.timeout(PATIENCE_S):
-                await reading
-            assert node.record.told == ["up evil"]
-            await settled(lambda: node.view(evil).send_latency_s_p95 > 0.05)
-
-    asyncio.run(story())
+async def test_a_peer_that_never_reads_is_waited_for_and_then_the_core_hears_of_what_was_dropped(
+    policy: DropPolicy,
+) -> None:
+    node = TestNode("node-a", replace(SMALL_QUEUE, drop_policy=policy))
+    evil = NodeId("evil")
+    async with running(node), raw_peer(node) as peer:
+        await peer.link()
+        node.links.send(SendCopies(evil, (copy(0, size=15 << 20),)))
+        await settled(lambda: node.view(evil).queue_frames == 0)  # gRPC has it, and waits for the peer
+        node.links.send(SendCopies(evil, tuple(copy(number) for number in range(1, 6))))
+        assert node.view(evil).queue_frames == 5
+        assert node.view(evil).drops == 0
+        await node.record.until(lambda: node.record.inputs)
+        assert node.record.inputs == [FramesDropped(evil)]
+        assert node.record.drops == node.view(evil).drops == 1, "the newest: there is no other stream"
+        # Whoever reads again gets what is left, and what is sent from then on.
+        reading = asyncio.create_task(_read_until(peer.events, copy(100).batch.data))
+        await settled(lambda: node.view(evil).queue_frames == 0)
+        node.links.send(SendCopies(evil, (copy(100),)))
+        async with asyncio.timeout(PATIENCE_S):
+            await reading
+        assert node.record.told == ["up evil"]
+        await settled(lambda: node.view(evil).send_latency_s_p95 > 0.05)
 
 
 async def _read_until(call: Any, data: bytes) -> None:
@@ -408,42 +368,36 @@ async def _read_until(call: Any, data: bytes) -> None:
 
 @pytest.mark.req("PL-02")
 @pytest.mark.parametrize("policy", list(DropPolicy))
-def test_who_sends_without_end_to_a_peer_that_never_reads_fills_no_memory(policy: DropPolicy) -> None:
-    async def story() -> None:
-        node = TestNode("node-a", replace(SMALL_QUEUE, drop_policy=policy, send_timeout_s=600.0))
-        evil = NodeId("evil")
-        async with running(node), raw_peer(node) as peer:
-            await peer.link()
-            node.links.send(SendCopies(evil, (copy(0, size=15 << 20),)))
-            await settled(lambda: node.view(evil).queue_frames == 0)
-            for number in range(1, 100):
-                node.links.send(SendCopies(evil, (copy(number),)))
-                assert node.view(evil).queue_frames <= 8
-            await node.record.until(lambda: node.record.inputs)
-            assert node.record.inputs == [FramesDropped(evil)], "told of once for many"
-            assert node.record.drops > 90
-            node.links.disconnect(evil, "enough")
-
-    asyncio.run(story())
+async def test_who_sends_without_end_to_a_peer_that_never_reads_fills_no_memory(policy: DropPolicy) -> None:
+    node = TestNode("node-a", replace(SMALL_QUEUE, drop_policy=policy, send_timeout_s=600.0))
+    evil = NodeId("evil")
+    async with running(node), raw_peer(node) as peer:
+        await peer.link()
+        node.links.send(SendCopies(evil, (copy(0, size=15 << 20),)))
+        await settled(lambda: node.view(evil).queue_frames == 0)
+        for number in range(1, 100):
+            node.links.send(SendCopies(evil, (copy(number),)))
+            assert node.view(evil).queue_frames <= 8
+        await node.record.until(lambda: node.record.inputs)
+        assert node.record.inputs == [FramesDropped(evil)], "told of once for many"
+        assert node.record.drops > 90
+        node.links.disconnect(evil, "enough")
 
 
-def test_a_defect_behind_the_link_is_told_and_costs_only_that_link() -> None:
+async def test_a_defect_behind_the_link_is_told_and_costs_only_that_link() -> None:
     defects: list[str] = []
 
-    async def story() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: defects.append(str(context["exception"])))
-        a, b = TestNode("node-a"), TestNode("node-b", SETTINGS)
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: defects.append(str(context["exception"])))
+    a, b = TestNode("node-a"), TestNode("node-b", SETTINGS)
 
-        def fail(_: object) -> None:
-            b.record.on_input = lambda _: None
-            raise ZeroDivisionError("a defect of the core")
+    def fail(_: object) -> None:
+        b.record.on_input = lambda _: None
+        raise ZeroDivisionError("a defect of the core")
 
-        async with running(a, b):
-            a.links.dial(b.address)
-            await a.linked(b)
-            b.record.on_input = fail
-            a.links.send(SendCopies(b.id, (copy(0),)))
-            await b.record.until(lambda: b.record.told == ["up node-a", "down node-a", "up node-a"])
-
-    asyncio.run(story())
+    async with running(a, b):
+        a.links.dial(b.address)
+        await a.linked(b)
+        b.record.on_input = fail
+        a.links.send(SendCopies(b.id, (copy(0),)))
+        await b.record.until(lambda: b.record.told == ["up node-a", "down node-a", "up node-a"])
     assert defects == ["a defect of the core"]

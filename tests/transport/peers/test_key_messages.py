@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 
 import pytest
@@ -68,26 +67,23 @@ def test_what_is_too_much_is_refused(message: PeerKeys, words: str) -> None:
         take(PeerMessage(keys=message).SerializeToString(), on_control=True, keys=True)
 
 
-def test_keys_are_told_to_peers_that_share_them_and_to_nobody_else() -> None:
+async def test_keys_are_told_to_peers_that_share_them_and_to_nobody_else() -> None:
     """Nodes of earlier versions, and without certificates, do not know what it is."""
 
-    async def story() -> None:
-        new, also_new = TestNode("new"), TestNode("also-new")
-        old = TestNode("old", features=frozenset(Feature) - {Feature.KEYS})
-        async with running(new, also_new, old):
-            for other in (also_new, old):
-                new.links.dial(other.address)
-            await new.linked(also_new, old)
-            talk = KeyTalk(summary=b"8 bytes.", statements=(SignedText(b"text", b"signature", b"chain"),))
-            for other in (also_new, old):
-                new.links.send_keys(other.id, talk)
-                new.links.send_member(other.id, Ping(7))  # on the same stream, after it
-            new.links.send_keys(NodeId("nobody"), talk)
-            for other in (also_new, old):
-                members = other.record.members
-                await other.record.until(partial(members.__contains__, (NodeId("new"), Ping(7))))
-            assert also_new.record.talks == [("new", talk)]
-            assert old.record.talks == []
-            assert new.view(old.id).connected
-
-    asyncio.run(asyncio.wait_for(story(), 60))
+    new, also_new = TestNode("new"), TestNode("also-new")
+    old = TestNode("old", features=frozenset(Feature) - {Feature.KEYS})
+    async with running(new, also_new, old):
+        for other in (also_new, old):
+            new.links.dial(other.address)
+        await new.linked(also_new, old)
+        talk = KeyTalk(summary=b"8 bytes.", statements=(SignedText(b"text", b"signature", b"chain"),))
+        for other in (also_new, old):
+            new.links.send_keys(other.id, talk)
+            new.links.send_member(other.id, Ping(7))  # on the same stream, after it
+        new.links.send_keys(NodeId("nobody"), talk)
+        for other in (also_new, old):
+            members = other.record.members
+            await other.record.until(partial(members.__contains__, (NodeId("new"), Ping(7))))
+        assert also_new.record.talks == [("new", talk)]
+        assert old.record.talks == []
+        assert new.view(old.id).connected

@@ -35,74 +35,65 @@ async def linked(node: TestNode, peer: PlainPeer, who_dials: str) -> None:
 
 @pytest.mark.req("PL-05")
 @pytest.mark.parametrize("who_dials", ["the peer", "the node"])
-def test_events_acks_and_heartbeats_go_both_ways(who_dials: str) -> None:
-    async def story() -> None:
-        node, peer = TestNode("node-a"), PlainPeer("go-node")
-        async with running(node):
-            await linked(node, peer, who_dials)
-            assert node.record.plain == {GO}
-            (hello,) = peer.of_kind("handshake")
-            assert (hello.node_id, hello.protocol_version) == ("node-a", 1)
+async def test_events_acks_and_heartbeats_go_both_ways(who_dials: str) -> None:
+    node, peer = TestNode("node-a"), PlainPeer("go-node")
+    async with running(node):
+        await linked(node, peer, who_dials)
+        assert node.record.plain == {GO}
+        (hello,) = peer.of_kind("handshake")
+        assert (hello.node_id, hello.protocol_version) == ("node-a", 1)
 
-            events = tuple(PlainEvent(TEMP, n, b"warm", {"unit": "C"}) for n in range(3))
-            node.links.send(SendPlain(GO, events))
-            node.links.send(SendPlainAck(GO, TEMP, 4))
-            node.links.send_member(GO, Heartbeat(11, 12))
-            await peer.until(lambda: len(peer.heard) == 6)
-            heard = [(e.topic, e.offset, e.payload, dict(e.headers)) for e in peer.of_kind("event")]
-            assert heard == [(TEMP, n, b"warm", {"unit": "C"}) for n in range(3)]
-            assert [(ack.topic, ack.offset) for ack in peer.of_kind("ack")] == [(TEMP, 4)]
-            assert [beat.timestamp for beat in peer.of_kind("heartbeat")] == [11]
+        events = tuple(PlainEvent(TEMP, n, b"warm", {"unit": "C"}) for n in range(3))
+        node.links.send(SendPlain(GO, events))
+        node.links.send(SendPlainAck(GO, TEMP, 4))
+        node.links.send_member(GO, Heartbeat(11, 12))
+        await peer.until(lambda: len(peer.heard) == 6)
+        heard = [(e.topic, e.offset, e.payload, dict(e.headers)) for e in peer.of_kind("event")]
+        assert heard == [(TEMP, n, b"warm", {"unit": "C"}) for n in range(3)]
+        assert [(ack.topic, ack.offset) for ack in peer.of_kind("ack")] == [(TEMP, 4)]
+        assert [beat.timestamp for beat in peer.of_kind("heartbeat")] == [11]
 
-            peer.say(event={"topic": TEMP, "offset": 5, "payload": b"cold", "headers": {"k": "v"}})
-            peer.say(ack={"topic": TEMP, "offset": 2})
-            peer.say(heartbeat={"timestamp": 99})
-            await node.record.until(lambda: node.record.members)
-            assert node.record.inputs == [
-                ReceivedPlain(GO, PlainEvent(TEMP, 5, b"cold", {"k": "v"})),
-                ReceivedPlainAck(GO, TEMP, 2),
-            ]
-            assert node.record.members == [(GO, Heartbeat(99))]
-            await peer.close()
-
-    asyncio.run(story())
+        peer.say(event={"topic": TEMP, "offset": 5, "payload": b"cold", "headers": {"k": "v"}})
+        peer.say(ack={"topic": TEMP, "offset": 2})
+        peer.say(heartbeat={"timestamp": 99})
+        await node.record.until(lambda: node.record.members)
+        assert node.record.inputs == [
+            ReceivedPlain(GO, PlainEvent(TEMP, 5, b"cold", {"k": "v"})),
+            ReceivedPlainAck(GO, TEMP, 2),
+        ]
+        assert node.record.members == [(GO, Heartbeat(99))]
+        await peer.close()
 
 
 @pytest.mark.req("PL-05")
 @pytest.mark.parametrize("who_dials", ["the peer", "the node"])
-def test_only_the_four_messages_ever_go_to_it(who_dials: str) -> None:
-    async def story() -> None:
-        node, peer = TestNode("node-a"), PlainPeer("go-node")
-        async with running(node):
-            await linked(node, peer, who_dials)
-            node.links.send_member(GO, Ping(1))
-            node.links.send_member(GO, Gossip())
-            node.links.send_member(GO, Heartbeat(1))
-            await peer.until(lambda: len(peer.heard) == 2)
-            await node.links.stop("a goodbye that it does not know")
-            assert [message.WhichOneof("msg") for message in peer.heard] == ["handshake", "heartbeat"]
-            await peer.close()
-
-    asyncio.run(story())
+async def test_only_the_four_messages_ever_go_to_it(who_dials: str) -> None:
+    node, peer = TestNode("node-a"), PlainPeer("go-node")
+    async with running(node):
+        await linked(node, peer, who_dials)
+        node.links.send_member(GO, Ping(1))
+        node.links.send_member(GO, Gossip())
+        node.links.send_member(GO, Heartbeat(1))
+        await peer.until(lambda: len(peer.heard) == 2)
+        await node.links.stop("a goodbye that it does not know")
+        assert [message.WhichOneof("msg") for message in peer.heard] == ["handshake", "heartbeat"]
+        await peer.close()
 
 
 @pytest.mark.req("PL-05")
-def test_a_plain_peer_that_is_sent_batches_by_mistake_costs_no_more_than_its_link() -> None:
+async def test_a_plain_peer_that_is_sent_batches_by_mistake_costs_no_more_than_its_link() -> None:
     """The core never does that; should it, the defect is told and the node goes on."""
     defects: list[str] = []
 
-    async def story() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: defects.append(str(context["exception"])))
-        node, peer = TestNode("node-a"), PlainPeer("go-node")
-        async with running(node):
-            await linked(node, peer, "the peer")
-            node.links.send(SendCopies(GO, (copy(0),)))
-            node.links.send(SendAcks(GO, ()))
-            await node.record.until(lambda: node.record.told == ["up go-node", "down go-node"])
-            assert [message.WhichOneof("msg") for message in peer.heard] == ["handshake"]
-            await peer.close()
-
-    asyncio.run(story())
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: defects.append(str(context["exception"])))
+    node, peer = TestNode("node-a"), PlainPeer("go-node")
+    async with running(node):
+        await linked(node, peer, "the peer")
+        node.links.send(SendCopies(GO, (copy(0),)))
+        node.links.send(SendAcks(GO, ()))
+        await node.record.until(lambda: node.record.told == ["up go-node", "down go-node"])
+        assert [message.WhichOneof("msg") for message in peer.heard] == ["handshake"]
+        await peer.close()
     assert "plain" in defects[0]
 
 
@@ -124,36 +115,30 @@ def test_a_plain_peer_that_is_sent_batches_by_mistake_costs_no_more_than_its_lin
         ({"handshake": {"node_id": "go-node", "protocol_version": 1}}, "not agreed on"),
     ],
 )
-def test_what_cannot_be_meant_closes_the_link_and_says_why(message: dict[str, object], reason: str) -> None:
-    async def story() -> None:
-        node, peer = TestNode("node-a"), PlainPeer("go-node")
-        async with running(node):
-            await linked(node, peer, "the peer")
-            peer.say(**message)
-            await peer.until(lambda: peer.details)
-            assert reason in peer.details
-            await node.record.until(lambda: node.record.told == ["up go-node", "down go-node"])
-            assert reason in node.record.reasons[0]
-            assert node.record.inputs == []
-            await peer.close()
-
-    asyncio.run(story())
+async def test_what_cannot_be_meant_closes_the_link_and_says_why(message: dict[str, object], reason: str) -> None:
+    node, peer = TestNode("node-a"), PlainPeer("go-node")
+    async with running(node):
+        await linked(node, peer, "the peer")
+        peer.say(**message)
+        await peer.until(lambda: peer.details)
+        assert reason in peer.details
+        await node.record.until(lambda: node.record.told == ["up go-node", "down go-node"])
+        assert reason in node.record.reasons[0]
+        assert node.record.inputs == []
+        await peer.close()
 
 
 @pytest.mark.req("PL-01")
-def test_it_may_come_back_as_often_as_it_likes_and_the_newest_connection_counts() -> None:
-    async def story() -> None:
-        node = TestNode("node-a")
-        old, new = PlainPeer("go-node"), PlainPeer("go-node")
-        async with running(node):
-            await linked(node, old, "the peer")
-            await new.dial(node.address)
-            await old.until(lambda: old.details)
-            assert "replaced" in old.details
-            await node.record.until(lambda: node.record.told == ["up go-node", "down go-node", "up go-node"])
-            node.links.send_member(GO, Heartbeat(1))
-            await new.until(lambda: new.of_kind("heartbeat"))
-            await old.close()
-            await new.close()
-
-    asyncio.run(story())
+async def test_it_may_come_back_as_often_as_it_likes_and_the_newest_connection_counts() -> None:
+    node = TestNode("node-a")
+    old, new = PlainPeer("go-node"), PlainPeer("go-node")
+    async with running(node):
+        await linked(node, old, "the peer")
+        await new.dial(node.address)
+        await old.until(lambda: old.details)
+        assert "replaced" in old.details
+        await node.record.until(lambda: node.record.told == ["up go-node", "down go-node", "up go-node"])
+        node.links.send_member(GO, Heartbeat(1))
+        await new.until(lambda: new.of_kind("heartbeat"))
+        await old.close()
+        await new.close()

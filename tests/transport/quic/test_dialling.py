@@ -79,78 +79,66 @@ def test_a_server_that_comes_back_is_connected_again(own: Credentials, run: obje
 
 
 @pytest.mark.req("EMM-28")
-def test_a_server_that_vanishes_without_a_word_is_noticed(own: Credentials) -> None:
+async def test_a_server_that_vanishes_without_a_word_is_noticed(own: Credentials) -> None:
     """Its socket is closed, as the system does it for a process that was killed: no goodbye is sent."""
 
-    async def story() -> None:
-        server, client = Side(), Side(kept_timeout_s=0.5)
-        port = await server.listen(own)
-        kept = Kept(client, port, own.root_pem)
-        async with running(kept):
-            await client.until(lambda: kept.connection.address is not None)
-            assert server.links._server is not None and server.links._server._transport is not None
-            server.links._server._transport.abort()
-            await client.until(lambda: client.gone)
-            again = Side()
-            await again.links.listen(HOST, port, own)
-            await client.until(lambda: len(kept.ups) >= 2)
-            again.links.close()
-        client.links.close()
-
-    asyncio.run(story())
+    server, client = Side(), Side(kept_timeout_s=0.5)
+    port = await server.listen(own)
+    kept = Kept(client, port, own.root_pem)
+    async with running(kept):
+        await client.until(lambda: kept.connection.address is not None)
+        assert server.links._server is not None and server.links._server._transport is not None
+        server.links._server._transport.abort()
+        await client.until(lambda: client.gone)
+        again = Side()
+        await again.links.listen(HOST, port, own)
+        await client.until(lambda: len(kept.ups) >= 2)
+        again.links.close()
+    client.links.close()
 
 
-def test_a_silent_connection_is_kept_alive(own: Credentials) -> None:
+async def test_a_silent_connection_is_kept_alive(own: Credentials) -> None:
     """By pings of the side that wants it; without them it is over after the idle time."""
 
-    async def story() -> None:
-        server, client = Side(), Side(kept_timeout_s=2.0)
-        port = await server.listen(own)
-        kept, idle = Kept(client, port, own.root_pem), Side(kept_timeout_s=2.0)
-        async with running(kept):
-            await client.until(lambda: kept.connection.address is not None)
-            await idle.links.connect(HOST, port, own.root_pem)
-            await idle.until(lambda: idle.gone)
-            assert len(kept.ups) == 1
-            assert client.gone == []
-        for side in (client, idle, server):
-            side.links.close()
-
-    asyncio.run(story())
+    server, client = Side(), Side(kept_timeout_s=2.0)
+    port = await server.listen(own)
+    kept, idle = Kept(client, port, own.root_pem), Side(kept_timeout_s=2.0)
+    async with running(kept):
+        await client.until(lambda: kept.connection.address is not None)
+        await idle.links.connect(HOST, port, own.root_pem)
+        await idle.until(lambda: idle.gone)
+        assert len(kept.ups) == 1
+        assert client.gone == []
+    for side in (client, idle, server):
+        side.links.close()
 
 
-def test_pauses_grow_and_failures_are_told() -> None:
-    async def story() -> None:
-        client = Side()
-        kept = Kept(client, 9, UsageError("there is no file root.pem"))
-        async with running(kept):
-            await client.until(lambda: len(kept.failures) >= 3)
-        told, pauses = zip(*kept.failures, strict=True)
-        assert set(told) == {"there is no file root.pem"}
-        assert pauses[0] <= 0.1 < 0.2 <= pauses[2] <= QUIC_BACKOFF_S_MAX
-        client.links.close()
-
-    asyncio.run(story())
+async def test_pauses_grow_and_failures_are_told() -> None:
+    client = Side()
+    kept = Kept(client, 9, UsageError("there is no file root.pem"))
+    async with running(kept):
+        await client.until(lambda: len(kept.failures) >= 3)
+    told, pauses = zip(*kept.failures, strict=True)
+    assert set(told) == {"there is no file root.pem"}
+    assert pauses[0] <= 0.1 < 0.2 <= pauses[2] <= QUIC_BACKOFF_S_MAX
+    client.links.close()
 
 
-def test_one_dial_by_itself(own: Credentials) -> None:
-    async def story() -> None:
-        server, client = Side(), Side()
-        port = await server.listen(own)
-        kept = Kept(client, port, own.root_pem)
-        assert await kept.connection.dial() == kept.ups[0]
+async def test_one_dial_by_itself(own: Credentials) -> None:
+    server, client = Side(), Side()
+    port = await server.listen(own)
+    kept = Kept(client, port, own.root_pem)
+    assert await kept.connection.dial() == kept.ups[0]
+    await client.links.acknowledged(kept.ups[0])
+    client.links.drop(kept.ups[0])
+    assert client.gone == kept.ups
+    with pytest.raises(PeerError, match="over"):
         await client.links.acknowledged(kept.ups[0])
-        client.links.drop(kept.ups[0])
-        assert client.gone == kept.ups
-        with pytest.raises(PeerError, match="over"):
-            await client.links.acknowledged(kept.ups[0])
-        await server.until(lambda: server.gone)
-        server.links.close()
-        with pytest.raises(PeerError):
-            await client.links.connect(HOST, port, own.root_pem, timeout_s=0.2)
-        client.links.close()
-
-    asyncio.run(story())
+    await server.until(lambda: server.gone)
+    server.links.close()
+    with pytest.raises(PeerError):
+        await client.links.connect(HOST, port, own.root_pem, timeout_s=0.2)
+    client.links.close()
 
 
 @pytest.mark.req("EMM-28")

@@ -53,6 +53,7 @@ class Raw:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.ended: Closed | None = None  # how our side ended it, once that is known
 
     def send(self, text: str) -> None:
         self.writer.write(octets(text))

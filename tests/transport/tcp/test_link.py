@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -162,52 +163,43 @@ def test_every_cut_in_many_is_the_same(places: set[int]) -> None:
 # --- one link ----------------------------------------------------------------------------------------------------
 
 
-def with_link(work: Callable[[ExmpConnection, Wire, Echo], Any], chosen: Settings = QUIET) -> None:
+@asynccontextmanager
+async def greeted(chosen: Settings = QUIET) -> AsyncIterator[tuple[ExmpConnection, Wire, Echo]]:
     """A link that has been greeted."""
+    wire, users = Wire(), list[Echo]()
 
-    async def run() -> None:
-        wire, users = Wire(), list[Echo]()
+    def make(link: ExmpConnection) -> Echo:
+        users.append(Echo(link))
+        return users[0]
 
-        def make(link: ExmpConnection) -> Echo:
-            users.append(Echo(link))
-            return users[0]
-
-        link = ExmpConnection(chosen, make)
-        link.connection_made(wire)  # type: ignore[arg-type]
-        link.data_received(octets(HELLO))
-        wire.writes.clear()
-        done = work(link, wire, users[0])
-        if done is not None:
-            await done
-        link.connection_lost(None)
-
-    asyncio.run(run())
+    link = ExmpConnection(chosen, make)
+    link.connection_made(wire)  # type: ignore[arg-type]
+    link.data_received(octets(HELLO))
+    wire.writes.clear()
+    yield link, wire, users[0]
+    link.connection_lost(None)
 
 
-def test_answers_to_one_read_are_one_write() -> None:
-    def work(link: ExmpConnection, wire: Wire, user: Echo) -> None:
+async def test_answers_to_one_read_are_one_write() -> None:
+    async with greeted() as (link, wire, user):
         link.data_received(octets("\n".join(map(request, range(1, 101)))))
         assert len(wire.writes) == 1
         assert wire.writes[0] == octets("\n".join(map(response, range(1, 101))))
         assert user.reads == 1
 
-    with_link(work)
 
-
-def test_what_is_said_in_one_turn_is_one_write() -> None:
-    async def work(link: ExmpConnection, wire: Wire, user: Echo) -> None:
+async def test_what_is_said_in_one_turn_is_one_write() -> None:
+    async with greeted() as (link, wire, _user):
         for _ in range(10):
             link.request("a", None, lambda answer: None)
         assert wire.writes == []
         await asyncio.sleep(0)
         assert wire.writes == [octets("\n".join(map(ours, range(1, 11))))]
 
-    with_link(work)
-
 
 @pytest.mark.req("EXM-03")
-def test_whoever_waits_for_an_answer_is_told_when_there_will_be_none() -> None:
-    def work(link: ExmpConnection, wire: Wire, user: Echo) -> None:
+async def test_whoever_waits_for_an_answer_is_told_when_there_will_be_none() -> None:
+    async with greeted() as (link, _wire, _user):
         answers: list[Answer] = []
         link.request("a", None, answers.append)
         link.request("b", None, answers.append)
@@ -219,11 +211,9 @@ def test_whoever_waits_for_an_answer_is_told_when_there_will_be_none() -> None:
         with pytest.raises(UsageError, match="cannot send a request now"):
             link.request("c", None, answers.append)
 
-    with_link(work)
 
-
-def test_an_answer_that_cannot_be_read_spoils_its_own_request_only() -> None:
-    def work(link: ExmpConnection, wire: Wire, user: Echo) -> None:
+async def test_an_answer_that_cannot_be_read_spoils_its_own_request_only() -> None:
+    async with greeted() as (link, _wire, _user):
         answers: list[Answer] = []
         link.request("a", None, answers.append)
         link.request("b", None, answers.append)
@@ -232,33 +222,29 @@ def test_an_answer_that_cannot_be_read_spoils_its_own_request_only() -> None:
         assert isinstance(answers[0], BadAnswer) and "the answer cannot be read" in str(answers[0])
         assert answers[1] == Success(None)
 
-    with_link(work)
 
-
-def test_a_peer_that_does_not_take_its_answers_is_not_read_from() -> None:
-    def work(link: ExmpConnection, wire: Wire, user: Echo) -> None:
+async def test_a_peer_that_does_not_take_its_answers_is_not_read_from() -> None:
+    async with greeted() as (link, wire, _user):
         link.pause_writing()
         assert wire.is_paused and link.is_congested
         link.resume_writing()
         assert not wire.is_paused and not link.is_congested
 
-    with_link(work)
 
-
-def test_a_peer_that_takes_nothing_for_as_long_as_a_pong_may_take_is_cut_off() -> None:
-    async def work(link: ExmpConnection, wire: Wire, user: Echo) -> None:
+async def test_a_peer_that_takes_nothing_for_as_long_as_a_pong_may_take_is_cut_off() -> None:
+    async with greeted(Settings(ping_interval_s=None, pong_timeout_s=0.01)) as (link, wire, _user):
         link.pause_writing()
         async with asyncio.timeout(PATIENCE_S):
             while not wire.is_aborted:
                 await asyncio.sleep(0.001)
 
-    with_link(work, Settings(ping_interval_s=None, pong_timeout_s=0.01))
 
-
-def test_after_the_last_words_it_waits_for_the_other_side_but_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_after_the_last_words_it_waits_for_the_other_side_but_not_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("weft.transport.tcp.link.EXMP_LINGER_S", 0.01)
 
-    async def work(link: ExmpConnection, wire: Wire, user: Echo) -> None:
+    async with greeted() as (link, wire, user):
         link.fail(ErrorCode.UNAVAILABLE, "closing time")
         await asyncio.sleep(0)
         assert wire.is_ended and not wire.is_aborted
@@ -269,24 +255,18 @@ def test_after_the_last_words_it_waits_for_the_other_side_but_not_for_long(monke
             while not wire.is_aborted:
                 await asyncio.sleep(0.001)
 
-    with_link(work)
 
-
-def test_strangers_may_say_less_at_a_time_until_they_are_known() -> None:
+async def test_strangers_may_say_less_at_a_time_until_they_are_known() -> None:
     long = '{"op":"a","data":{"text":"' + "x" * 2000 + '"}}'
-
-    def stranger(link: ExmpConnection, wire: Wire, user: Echo) -> None:
+    small = Settings(message_bytes_max=1024, ping_interval_s=None)
+    async with greeted(small) as (link, _, user):
         link.data_received(octets(request(1, long)))
         assert user.end is not None and "message is too long" in user.end.description
 
-    def known(link: ExmpConnection, wire: Wire, user: Echo) -> None:
+    async with greeted(small) as (link, _, user):
         link.allow_message_bytes(1 << 20)
         link.data_received(octets(request(1, long)))
         assert len(user.heard) == 1 and user.end is None
-
-    small = Settings(message_bytes_max=1024, ping_interval_s=None)
-    with_link(stranger, small)
-    with_link(known, small)
 
 
 @pytest.mark.parametrize("end", End)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -27,18 +26,12 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("EXM-10")
-def test_plain_text_where_tls_is_wanted_is_no_connection() -> None:
-    async def run() -> None:
-        async with listening() as place:
-            with pytest.raises(Unreachable, match=r"no TLS with 127.0.0.1 port"):
-                await dial("127.0.0.1", place.port, QUIET, Echo, client_context(None))
-
-    asyncio.run(run())
+async def test_plain_text_where_tls_is_wanted_is_no_connection() -> None:
+    async with listening() as place:
+        with pytest.raises(Unreachable, match=r"no TLS with 127.0.0.1 port"):
+            await dial("127.0.0.1", place.port, QUIET, Echo, client_context(None))
 
 
-def test_nobody_there_is_said_so() -> None:
-    async def run() -> None:
-        with pytest.raises(Unreachable, match=r"cannot connect to 127.0.0.1 port 1"):
-            await dial("127.0.0.1", 1, QUIET, Echo)
-
-    asyncio.run(run())
+async def test_nobody_there_is_said_so() -> None:
+    with pytest.raises(Unreachable, match=r"cannot connect to 127.0.0.1 port 1"):
+        await dial("127.0.0.1", 1, QUIET, Echo)

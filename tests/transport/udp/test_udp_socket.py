@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.transport.udp.loops import on_loop
 from tests.transport.udp.plain import LOOPBACK, WAIT_S, plain_socket, see
 from weft.errors import UsageError
 from weft.transport.udp import UdpSocket
@@ -42,7 +41,6 @@ class Arrivals:
 
 @pytest.mark.req("EMC-12", "EMC-14")
 @pytest.mark.parametrize("host", LOOPBACK.values(), ids=LOOPBACK)
-@on_loop
 async def test_marks_are_set_for_each_datagram(host: str) -> None:
     with plain_socket(host) as plain, await UdpSocket.bind(host, 0, Arrivals()) as udp:
         for ttl, tos in ((1, 0), (64, 0x62), (255, 0xFF), (64, 0x61)):
@@ -53,7 +51,6 @@ async def test_marks_are_set_for_each_datagram(host: str) -> None:
 
 @pytest.mark.req("EMC-12", "EMC-14")
 @pytest.mark.parametrize("host", LOOPBACK.values(), ids=LOOPBACK)
-@on_loop
 async def test_marks_are_read_from_each_datagram(host: str) -> None:
     arrivals = Arrivals()
     with plain_socket(host) as plain, await UdpSocket.bind(host, 0, arrivals) as udp:
@@ -69,7 +66,6 @@ async def test_marks_are_read_from_each_datagram(host: str) -> None:
         assert {each.source for each in got} == {plain.getsockname()}
 
 
-@on_loop
 async def test_many_datagrams_arrive_in_few_lists() -> None:
     arrivals = Arrivals()
     with (
@@ -84,7 +80,6 @@ async def test_many_datagrams_arrive_in_few_lists() -> None:
         assert udp.figures.received == 100
 
 
-@on_loop
 async def test_an_owner_that_wants_more_gets_several_lists_before_others_have_their_turn() -> None:
     arrivals, turns = Arrivals(), []
     loop = asyncio.get_running_loop()
@@ -108,7 +103,6 @@ async def test_an_owner_that_wants_more_gets_several_lists_before_others_have_th
         assert set(ends) <= {0, 4, 7, 8}
 
 
-@on_loop
 async def test_a_datagram_that_is_too_long_stays_too_long() -> None:
     arrivals = Arrivals()
     with (
@@ -121,7 +115,6 @@ async def test_a_datagram_that_is_too_long_stays_too_long() -> None:
         assert [len(each.data) for each in got] == [0, 100, 101, 101]
 
 
-@on_loop
 async def test_what_finds_no_room_in_the_kernel_is_counted() -> None:
     arrivals = Arrivals()
     with (
@@ -136,7 +129,6 @@ async def test_what_finds_no_room_in_the_kernel_is_counted() -> None:
         assert len(await arrivals.wait(200 - lost)) == 200 - lost
 
 
-@on_loop
 async def test_the_buffers_are_as_large_as_asked_for_or_as_the_system_allows() -> None:
     with await UdpSocket.bind("127.0.0.1", 0, Arrivals(), receive_buffer_bytes=64 * 1024) as udp:
         assert udp.receive_buffer_bytes == 2 * 64 * 1024
@@ -159,7 +151,6 @@ class Reluctant(socket.socket):
         super().setsockopt(level, option, *value)
 
 
-@on_loop
 async def test_what_waits_is_bounded_and_urgent_first() -> None:
     with plain_socket("127.0.0.1") as plain:
         reluctant = Reluctant(socket.AF_INET, socket.SOCK_DGRAM)
@@ -178,7 +169,6 @@ async def test_what_waits_is_bounded_and_urgent_first() -> None:
             assert (udp.waiting, udp.figures.sent) == (0, 5)
 
 
-@on_loop
 async def test_closing_drops_what_waits() -> None:
     reluctant = Reluctant(socket.AF_INET, socket.SOCK_DGRAM)
     reluctant.bind(("127.0.0.1", 0))
@@ -191,7 +181,6 @@ async def test_closing_drops_what_waits() -> None:
     assert not udp.send(b"b", udp.address), "a closed socket sends nothing, and says so"
 
 
-@on_loop
 async def test_without_rights_the_buffer_is_what_the_system_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Reluctant, "without_rights", True)
     monkeypatch.setattr("weft.transport.udp.udp_socket.socket.socket", Reluctant)
@@ -199,7 +188,6 @@ async def test_without_rights_the_buffer_is_what_the_system_allows(monkeypatch: 
         assert 0 < udp.receive_buffer_bytes < 1 << 30
 
 
-@on_loop
 async def test_a_datagram_that_cannot_be_sent_is_lost_and_counted() -> None:
     with plain_socket("127.0.0.1") as plain, await UdpSocket.bind("127.0.0.1", 0, Arrivals()) as udp:
         assert not udp.send(bytes(70_000), plain.getsockname())
@@ -209,7 +197,6 @@ async def test_a_datagram_that_cannot_be_sent_is_lost_and_counted() -> None:
         assert see(plain).data == b"fine"
 
 
-@on_loop
 async def test_nobody_at_the_other_end_disturbs_nothing() -> None:
     arrivals = Arrivals()
     with await UdpSocket.bind("127.0.0.1", 0, arrivals) as udp:
@@ -221,13 +208,11 @@ async def test_nobody_at_the_other_end_disturbs_nothing() -> None:
 
 
 @pytest.mark.parametrize(("ttl", "tos"), [(0, 0), (256, 0), (64, -1), (64, 256)])
-@on_loop
 async def test_marks_that_do_not_fit_are_refused(ttl: int, tos: int) -> None:
     with await UdpSocket.bind("127.0.0.1", 0, Arrivals()) as udp, pytest.raises(UsageError, match="out of range"):
         udp.send(b"x", udp.address, ttl=ttl, tos=tos)
 
 
-@on_loop
 async def test_addresses_are_resolved_for_the_family() -> None:
     with await UdpSocket.bind("127.0.0.1", 0, Arrivals()) as udp:
         assert await udp.resolve("127.0.0.2", 7500) == ("127.0.0.2", 7500)
@@ -235,7 +220,6 @@ async def test_addresses_are_resolved_for_the_family() -> None:
             await udp.resolve("::1", 7500)
 
 
-@on_loop
 async def test_a_port_that_is_taken_is_the_callers_mistake() -> None:
     with await UdpSocket.bind("127.0.0.1", 0, Arrivals()) as udp:
         port = udp.address[1]

@@ -56,7 +56,7 @@ class PublishStream:
         self._node = node
         self._later = later
         self._checking = checking
-        self._unchecked: deque[tuple[pb.PublishBatch, bytes]] = deque()
+        self._unchecked: deque[tuple[pb.PublishBatch | pb.PublishEvents, bytes]] = deque()
         self._caller = caller
         self._call = call
         self._owed: dict[int, int] = {}  # request -> bytes of its batch
@@ -214,6 +214,12 @@ class PublishStream:
     def _take_events(self, message: pb.PublishEvents) -> None:
         self._owe({message.request: message.ByteSize()}, 1)
         self._forget_if_changed()
+        if self._unchecked:  # these come behind it
+            self._unchecked.append((message, b""))
+        else:
+            self._read_events(message)
+
+    def _read_events(self, message: pb.PublishEvents) -> None:
         try:
             topic = self._check(message)
             named = self._producer and self._known_as(self._producer)
@@ -247,7 +253,7 @@ class PublishStream:
 
     def _publish_checked(self, message: pb.PublishBatch | pb.PublishEvents, topic: Topic, batch: Batch) -> None:
         node, copies, partition = self._node, message.copies, message.partition
-        if self._refused and message.after in self._refused:
+        if self._refused and message.after and message.after in self._refused:
             behind = BehindRefused("the batch before it was refused", before=message.after)
             self.refused(message.request, behind)  # and so is what comes after this one
             return
@@ -338,6 +344,11 @@ class PublishStream:
         cost = 0
         while self._unchecked:
             message, data = self._unchecked[0]
+            if isinstance(message, pb.PublishEvents):
+                self._unchecked.popleft()
+                self._read_events(message)
+                cost += message.ByteSize()
+                continue
             cost += _cost_of(data)
             if cost > CHECKED_AT_ONCE_BYTES_MAX and cost > _cost_of(data):
                 return
