@@ -309,7 +309,7 @@ def test_who_comes_to_events_that_a_repair_gave_up_is_told_at_every_node() -> No
         assert (name, texts, gaps) == (name, ["0", "3", "5"], [(1, 3), (4, 5)])
 
 
-@pytest.mark.req("GRP-01", "LOG-02")
+@pytest.mark.req("CON-02", "LOG-02")
 @pytest.mark.parametrize("window", [0, 10])
 def test_a_member_is_told_once_what_a_repair_gave_up_and_then_goes_on(window: int) -> None:
     """Each member that came back ended at the same gap, until somebody moved the group."""
