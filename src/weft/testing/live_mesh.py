@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -56,6 +57,18 @@ class Place:
     dials: list[Wire]
     address: str = "127.0.0.1:0"  # the port stays the same once there is one
     node: Node | None = None
+    kept_port: socket.socket | None = None  # while it does not run: the system would give the port to somebody else
+
+    def keep_port(self) -> None:
+        host, _, port = self.address.rpartition(":")
+        self.kept_port = socket.socket()
+        self.kept_port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.kept_port.bind((host, int(port)))
+
+    def give_port_back(self) -> None:
+        if self.kept_port is not None:
+            self.kept_port.close()
+            self.kept_port = None
 
 
 class Mesh:
@@ -109,6 +122,8 @@ class Mesh:
 
     async def _stop_all(self) -> None:
         await asyncio.gather(*map(self.stop, self._places))
+        for place in self._places.values():
+            place.give_port_back()
 
     async def settled(self, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
         """Wait until all links stand that can, and every node knows what every other one wants. TimeoutError."""
@@ -177,6 +192,7 @@ class Mesh:
         node, place.node = place.node, None
         if node is not None:
             await node.stop()
+            place.keep_port()
 
     async def kill(self, name: str) -> None:
         """End without a goodbye. Events without a receipt may or may not be lost, as after kill -9."""
@@ -188,6 +204,7 @@ class Mesh:
         for wire in silenced:
             wire.cut()
         await node.stop(drain=False)
+        place.keep_port()
         for wire in silenced:
             wire.heal()
 
@@ -210,6 +227,7 @@ class Mesh:
             "peers": [wire.address for wire in place.dials],
         }
         node = Node(load_config(None, {}, values))
+        place.give_port_back()
         await node.start()
         place.node, place.address = node, node.grpc_address
         for (_, target), wire in self._wires.items():

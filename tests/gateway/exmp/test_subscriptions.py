@@ -136,24 +136,24 @@ async def test_no_more_events_are_under_way_than_the_window(tmp_path: Path) -> N
 
 async def test_members_of_a_group_share_streams_and_hand_them_over(tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE_S), joined(tmp_path) as (node, client):
-        topics = [f"s.t{n}" for n in range(6)]
+        topics = [f"s.t{n}" for n in range(30)]  # of six, one member gets all in one of 32 runs: streams are drawn
         for topic in topics:
-            await publish(client, topic, 0, 5)
+            await publish(client, topic, 0, 2)
         wanted = {"pattern": "s.>", "group": "g", "start": "earliest"}
         async with reading(node) as first, reading(node) as second:
             await first.client.call("subscribe", {**wanted, "member": "one"})
-            await until(lambda: len(first.events) == 30)
+            await until(lambda: len(first.events) == 60)
             await second.client.call("subscribe", {**wanted, "member": "two"})
             # What belongs to whom is settled between them; then both get new events.
-            number = 5
-            while not second.events or not first.events[30:]:
+            number = 2
+            while not second.events or not first.events[60:]:
                 for topic in topics:
                     await publish(client, topic, number, number + 1)
                 number += 1
                 await asyncio.sleep(0.02)
-            await until(lambda: len(first.events) + len(second.events) >= 6 * number)
+            await until(lambda: len(first.events) + len(second.events) >= len(topics) * number)
             seen = [(event["topic"], event["offset"]) for event in (*first.events, *second.events)]
-            assert len(seen) == len(set(seen)) == 6 * number
+            assert len(seen) == len(set(seen)) == len(topics) * number
 
 
 async def test_after_unsubscribe_nothing_more_comes(tmp_path: Path) -> None:
