@@ -58,6 +58,7 @@ bench: $(READY)  ## the speed figures in docs/benchmarks.md
 	$(BIN)/python -m bench.path
 	$(BIN)/python -m bench.holdups
 	$(BIN)/python -m bench.mesh
+	$(BIN)/python -m bench.by_python
 	$(BIN)/python -m bench.consumers
 	$(BIN)/python -m bench.kv
 	$(BIN)/python -m bench.schemas
