@@ -299,7 +299,7 @@ class Calls:
             return CallFailed(number, CallFault.BUSY, "all its servers have as many requests as they can take")
         if asked.broken:
             return CallFailed(number, CallFault.UNREACHABLE, "it has a server, but there is no path to it now")
-        return CallFailed(number, CallFault.NO_SERVER, "nobody serves it, as far as this node knows")
+        return CallFailed(number, CallFault.NO_SERVER, "this node knows no server of it")
 
     def _cancel(self, number: int) -> Effects:
         asked = self._asked.get(number)

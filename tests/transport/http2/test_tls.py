@@ -185,7 +185,7 @@ async def test_a_server_without_a_context_refuses_and_goes_on(certificates: Cert
 async def test_plain_text_on_a_tls_port_is_told_to_both_sides(certificates: Certificates) -> None:
     async with serving(ECHOING, tls=certificates.server()) as place:
         async with place.channel() as channel:
-            assert "the peer closed the connection without a word: it may want TLS" in await refusal(channel)
+            assert "the peer closed the connection and said nothing: it may want TLS" in await refusal(channel)
         async with raw_peer(place.port) as peer:
             peer.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             await peer.until_closed()

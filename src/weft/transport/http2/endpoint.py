@@ -27,7 +27,7 @@ NOT_HTTP2: Final = {
     b"\x16\x03": "the peer speaks TLS, and this side does not",
     b"HT": "the peer speaks HTTP/1, not HTTP/2",
 }
-CLOSED_SILENTLY: Final = "the peer closed the connection without a word"
+CLOSED_SILENTLY: Final = "the peer closed the connection and said nothing"
 
 
 class TurnTime:
