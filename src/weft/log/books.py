@@ -1,10 +1,10 @@
-"""The books of segments that have ended: the records of the streams in them, and what is remembered of producers.
+"""The books of segments that have ended: the records of their streams, and what is remembered of their producers.
 
-They are written some at a time, while events go into the next segment: 20,000 records take 70 ms, in which nobody
-could append. A record says how its stream is when it is written, and is written behind the batches that it counts; so
-it may be newer than the end of its segment. That does no harm: recovery takes a stream up at its first batch in the
-segments that are not known to be in table files. A segment does not count as such before its books are written, so
-what a crash leaves unwritten is found again in its batches.
+The books of a segment are written in parts, while events already go into the next segment: to write 20,000 records at
+once would take 70 ms, and nobody could append meanwhile. A record describes its stream at the moment when it is
+written, so it may be newer than the end of its segment. That does no harm: recovery continues each stream from its
+first batch in the segments that are not known to be in table files. A segment is not known to be there before its books
+are written. So if a crash prevents that, recovery finds the same facts in the batches.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ AT_ONCE: Final = 512  # records and producers in one write: 2 ms
 
 
 class Books:
-    """Guarded by the log's lock. ``closed``: up to which segment all is written."""
+    """Guarded by the log's lock. ``closed``: the last segment whose books are written."""
 
     def __init__(self, store: Store, states: Mapping[int, StreamState], producers: Producers, closed: int) -> None:
         self._store = store
         self._states = states
         self._producers = producers
-        self._ended = closed  # up to which segment they have ended
-        self._streams: list[int] = []  # whose records are still to be written
-        self._keys: list[Key] = []  # producers, likewise
+        self._ended = closed  # the last segment that has ended
+        self._streams: list[int] = []  # streams whose records are still to be written
+        self._keys: list[Key] = []  # producers whose rows are still to be written
         self.closed = closed
 
     @property
@@ -37,13 +37,13 @@ class Books:
         return self.closed < self._ended
 
     def end(self, segment: int, touched: Iterable[int]) -> None:
-        """A segment has ended, with these streams in it."""
+        """Note that a segment has ended, with these streams in it."""
         self._streams += touched
         self._keys += self._producers.take_touched()
         self._ended = segment
 
     def write_some(self) -> None:
-        """The next ones, if there are any."""
+        """Write the next part of the books, if anything is left to write."""
         if not self.are_open:
             return
         streams = self._streams[-AT_ONCE:]
@@ -60,5 +60,5 @@ class Books:
 
 
 def _forget_pieces(segment: int) -> Write:
-    """What was gathered up to the end of a segment is in the books of the producers now."""
+    """Delete the pieces of gathered batches up to this segment: the rows of the producers have them now."""
     return DeleteRange(Space.TABLES, *keys.pieces_until(segment))

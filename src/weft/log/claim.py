@@ -60,10 +60,9 @@ def is_claimed(path: Path) -> bool:
 
 
 def looks(path: Path) -> Iterator[None]:
-    """Try again, up to a bound, to read a log that does not seem right while somebody writes to it; only once if nobody
-    does.
+    """Yield once for each attempt to read a log that looks damaged: several if a process is writing to it, else one.
 
-    The writing process moves events to new files and removes the old ones, also while others open them.
+    The writing process moves events to new files and removes the old ones, even while others open them.
     """
     for look in range(LOOKS_MAX):
         if look:

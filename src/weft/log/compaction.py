@@ -106,7 +106,7 @@ def rewrite(
 
 def settled(log: Log, state: StreamState) -> list[Stretch]:
     """Return the stretches of a stream that are in table files."""
-    durable = state.durable  # before the rest: events appended from now on get points of their own
+    durable = state.durable  # read first: events appended from now on get points of their own
     points = list(index.points(log.store, state.id))
     ends = [*(point.offset for point in points), durable][1:]
     settled = zip(points, ends, strict=True) if points else ()
@@ -117,7 +117,7 @@ def _entries(log: Log, state: StreamState, stretch: Stretch) -> list[Entry]:
     low, high = (keys.batch_key(stretch.point.segment, state.id, each) for each in (stretch.point.offset, stretch.end))
     found: list[Entry] = []
     at = stretch.point.offset
-    with suppress(StoreCorrupt):  # so some of them are missing
+    with suppress(StoreCorrupt):  # then some of them are missing
         for row in log.store.scan(Space.BATCHES, low, high):
             entry = read_sound_entry(row)
             if entry is None or entry.first != at:

@@ -30,8 +30,8 @@ Run = list[tuple[int, Batch]]  # batches that become one entry, with their place
 
 
 class NewEntry(msgspec.Struct, frozen=True):
-    """A batch about to be stored. ``run`` has the batches handed in that it is made of; ``pieces`` tells them apart
-    later. ``data`` begins at offset ``first`` and ends before ``end``."""
+    """A batch about to be stored. It is made of the batches in ``run``, which callers handed in; ``pieces`` tells them
+    apart later. ``data`` begins at offset ``first`` and ends before ``end``."""
 
     state: StreamState
     is_new: bool
@@ -44,7 +44,7 @@ class NewEntry(msgspec.Struct, frozen=True):
 
 
 def rounds(wanted: Sequence[tuple[Stream, Batch]]) -> Iterable[list[tuple[Stream, Run]]]:
-    """What to store, in order. Each round has at most one entry per stream. Mostly there is one round."""
+    """Yield what to store, in order, in rounds that have at most one entry per stream. Mostly one round is enough."""
     if len(wanted) == 1:
         ((stream, batch),) = wanted
         return ([(stream, [(0, batch)])],)
@@ -98,7 +98,7 @@ def entry_of_run(state: StreamState, is_new: bool, run: Run) -> NewEntry:
 
 
 def entry_of_batch(state: StreamState, is_new: bool, run: Run, batch: Batch, pieces: bytes = b"") -> NewEntry:
-    """Make the entry of a batch that has its place."""
+    """Make the entry of a batch that already has its offsets."""
     place = (batch.base_offset, batch.end_offset)
     return NewEntry(state, is_new, run, *place, batch.data, batch.timestamp_us_max, pieces)
 
@@ -140,7 +140,7 @@ def unpack_pieces(row: bytes, base_offset: int) -> Iterator[tuple[bytes, Sent]]:
 
 
 def rows_of_pieces(rows: Iterable[Row]) -> dict[tuple[int, int], bytes]:
-    """Take these rows by stream and offset."""
+    """Return these rows by stream and offset."""
     return {keys.pieces_place(key): row for key, row in rows}
 
 

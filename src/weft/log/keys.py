@@ -31,7 +31,7 @@ STREAM_OFFSET_KEY: Final = struct.Struct(">cQQ")
 TIME_KEY: Final = struct.Struct(">cQQQ")
 PRODUCER_KEY: Final = struct.Struct(">cQ16s")
 PIECES_KEY: Final = struct.Struct(">cIQQ")
-PLACE: Final = struct.Struct(">QQ")  # the end of that key, and all of it but the table up to format 4
+PLACE: Final = struct.Struct(">QQ")  # the end of that key; up to format 4, all that followed the table
 POINT: Final = struct.Struct(">Iqq")
 U64: Final = struct.Struct(">Q")
 
@@ -85,13 +85,14 @@ def pieces_key(segment: int, stream_id: int, offset: int) -> bytes:
 
 
 def pieces_place(key: bytes) -> tuple[int, int]:
-    """Stream and offset of a key, also of one of format 4."""
+    """Read the stream and offset from a key of PIECES, also from one of format 4."""
     stream_id, offset = PLACE.unpack(key[-PLACE.size :])
     return stream_id, offset
 
 
 def pieces_until(segment: int) -> tuple[bytes, bytes]:
-    """All keys of segments up to this one, and of format 4: in those, no stream had a number of 2**32 or more."""
+    """The range of all keys of PIECES up to this segment. Keys of format 4 have no segment; they are in the range,
+    because their first four bytes are those of a stream's number below 2**32, which are zero."""
     return PIECES, PIECES_KEY.pack(PIECES, segment + 1, 0, 0)
 
 

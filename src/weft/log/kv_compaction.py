@@ -43,7 +43,7 @@ class Written(NamedTuple):
     because a disk was lost, it orders them as readers do (``weft.core.kv.bucket``). ``at`` is (stream id, offset)."""
 
     rank: Rank
-    gone_ms: int  # the key is gone since then if this is its latest write; 0: it is not
+    gone_ms: int  # since when the key is gone, if this is its latest write; 0: it is not gone
     expires_ms: int
     at: tuple[int, int]
     size: int
@@ -51,8 +51,8 @@ class Written(NamedTuple):
 
 @dataclass(slots=True)
 class Surplus:
-    """What may be deleted. ``gone``: keys of which nothing is left then. ``due_ms``: when time alone will make more of
-    it superfluous."""
+    """What may be deleted. ``gone``: keys of which nothing is left after that. ``due_ms``: when more will be
+    superfluous even if nobody writes."""
 
     places: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))  # offsets by stream
     gone: list[tuple[str, Revision, tuple[int, int]]] = field(default_factory=list)

@@ -22,7 +22,8 @@ from weft.log.promises import (
 )
 from weft.log.store import Store
 
-GROWTH_BYTES_MIN: Final = MIB  # and at least twice its first size, so that rewriting never costs more than appending
+# The file is rewritten once it has grown by this much and has doubled, so rewriting never costs more than appending.
+GROWTH_BYTES_MIN: Final = MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Ledger:
         """Stop promising what retention deletes."""
         with self._lock:
             promised = self._promises.streams.get(number)
-            if promised is not None and promised.start != start:  # None: not named yet, with this start
+            if promised is not None and promised.start != start:  # None: a new stream, to be named with this start
                 self._append(encode_starts([(number, start)]))
                 promised.start = start
 

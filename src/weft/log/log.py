@@ -3,7 +3,8 @@
 One thread appends (a node's event loop), another syncs (``syncer``), a third may retain and compact; any thread may
 read. Nothing that is not yet durable is ever handed out.
 
-Locks, always taken in this order: ``maintenance`` (retention, compaction), that of syncing, that of the books.
+There are three locks, always taken in this order: ``maintenance`` (retention, compaction), the one for syncing, the one
+for the books.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ from weft.log.store import Put, Row, Space, Store, Write
 from weft.model import Batch, Epoch, Pattern, Position, Stream
 
 RECENT_BYTES_MAX: Final = 32 * MIB  # the last batches, in memory, for readers at the end of a stream
-CLOSING_PAUSE_S: Final = 0.0005  # a thread that releases a lock and takes it again at once would be ahead of others
+CLOSING_PAUSE_S: Final = 0.0005  # without it, a thread that releases a lock would take it again before others can
 
-NOT_STORED: Final = StorageError("not stored yet")  # nobody sees it: some round sets every outcome
+NOT_STORED: Final = StorageError("not stored yet")  # a placeholder that no caller sees: some round sets every outcome
 
 Advanced = Mapping[tuple[Stream, Epoch], int]  # how far these streams are durable now
 
@@ -50,7 +51,7 @@ Advanced = Mapping[tuple[Stream, Epoch], int]  # how far these streams are durab
 class Appended(msgspec.Struct, frozen=True):
     """Where a batch went. It is durable once ``Log.sync`` has returned a number of at least ``ticket``.
 
-    It is a struct because one is made for every batch, and that takes a tenth of the time.
+    It is a struct because one is made for every batch, and a struct takes a tenth of the time.
     """
 
     stream: Stream
@@ -120,7 +121,7 @@ class Log:
 
     def append(self, stream: Stream, batch: Batch) -> Appended:
         """Give a batch of this node its offsets. A batch that its producer sent before gets its first place again.
-        Raise SequenceReused if its events are different ones."""
+        Raise SequenceReused if its events are not the ones that were sent before."""
         (outcome,) = self.append_all([(stream, batch)])
         if isinstance(outcome, WeftError):
             raise outcome
@@ -269,8 +270,8 @@ class Log:
         return self.appended
 
     def _restart(self, state: StreamState, first: int, late_us: int | None = None) -> None:
-        """Delete at once what is in table files. The rest is deleted once it is there, too, because recovery counts it
-        until then."""
+        """Delete at once what is in table files. The rest is deleted after it has moved there, because recovery counts
+        it until then."""
         if state.past is not None:  # otherwise recent batches would not join up with what comes now
             past, state.past = state.past, None
             self._restart(past, past.end)
@@ -326,9 +327,9 @@ class Log:
     def append_past(
         self, stream: Stream, epoch: Epoch, batches: Iterable[Batch], end: int, *, lost: bool = False
     ) -> int:
-        """Append the next batches of a past that was begun. Their source no longer has the offsets missing between
-        them, and behind them up to ``end``. Whatever the copy has already is cut off. ``lost``: what is missing before
-        the first batch was given up by a repair."""
+        """Append the next batches of a past that was begun. The source no longer has the offsets that are missing
+        between these batches, and from the last batch up to ``end``. Offsets that the copy already has are cut off.
+        ``lost``: a repair has given up what is missing before the first batch."""
         with self._lock:
             state = self.state(stream, epoch)
             part = part_fetched(state)
@@ -399,7 +400,7 @@ class Log:
         return writes
 
     def _extended(self, state: StreamState, end: int, data: bytes, size: int, latest_us: int) -> None:
-        """Note in the books that an entry is stored. ``size``: of its events."""
+        """Note in the books that an entry is stored. ``size`` is the size of its events."""
         state.extend(end, size, latest_us)
         self.unsynced_bytes += size
         self._dirty[state.id] = end
@@ -481,7 +482,7 @@ class Log:
                 state = self._catalogue.by_id[number]
                 state.durable = max(state.durable, end)  # a copy may have been restarted meanwhile
                 name = (state.stream, state.epoch)
-                advanced[name] = self._states[name].durable  # of an earlier part: that is news, too
+                advanced[name] = self._states[name].durable  # of the last part, even if an earlier one advanced
             self.synced = group.ticket
         return advanced
 
@@ -529,7 +530,7 @@ class Log:
             self._close_some()
 
     def look_flushed(self) -> None:
-        """Note what is in table files by now. For maintenance, because while nothing is appended, no sync does it.
+        """Note what is in table files by now. Maintenance calls this: no sync does it while nothing is appended.
 
         Only durable data may count as settled. While something is not durable, the sync that follows does this.
         """
@@ -574,7 +575,7 @@ class Log:
         return self._states.get((stream, epoch))
 
     def state(self, stream: Stream, epoch: Epoch) -> StreamState:
-        """The state of a stream that must exist; for this room only."""
+        """The state of a stream that must exist; only for ``weft.log``."""
         state = self._states.get((stream, epoch))
         if state is None:
             with self._lock:
@@ -582,7 +583,7 @@ class Log:
         return state
 
     def states(self) -> Iterator[StreamState]:
-        """The states of all streams; for this room only."""
+        """The states of all streams; only for ``weft.log``."""
         with self._lock:
             return iter(list(self._states.values()))
 

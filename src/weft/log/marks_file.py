@@ -73,7 +73,7 @@ class MarksFile:
 
 
 def sync_directory(path: Path) -> None:
-    """Make what was made, renamed or removed in a directory durable."""
+    """Make it durable which files were created, renamed or removed in a directory."""
     directory = os.open(path, os.O_RDONLY)
     try:
         os.fsync(directory)
@@ -82,7 +82,7 @@ def sync_directory(path: Path) -> None:
 
 
 def sync_files(directory: Path) -> None:
-    """Make all files in a directory durable, and that they are there."""
+    """Make all files in a directory durable, and their names in it, too."""
     for path in directory.iterdir():
         file = os.open(path, os.O_RDONLY)
         try:

@@ -56,7 +56,7 @@ class Sent(NamedTuple):
 
 
 def sent_as(batch: Batch, first_offset: int) -> Sent:
-    """Make the memory of a batch that was stored from this offset on."""
+    """Make what is remembered of a batch that was stored from this offset on."""
     return Sent(batch.sequence, first_offset, batch.body_crc)
 
 
@@ -122,7 +122,7 @@ class Producers:
         self.note(key, sent.sequence, sent.first_offset, sent.checksum)
 
     def note(self, key: Key, sequence: int, first_offset: int, checksum: int) -> None:
-        """Do the same for numbers instead of an object, because it happens for every batch."""
+        """Do the same as ``add``, but from numbers, without an object: this is called for every batch."""
         sent = self._sent.pop(key, b"") + SENT.pack(sequence, first_offset | HAS_CHECKSUM, checksum)
         self._sent[key] = sent if len(sent) <= SENT_BYTES_MAX else sent[-SENT_BYTES_MAX:]
         self._touched[key] = None
@@ -137,12 +137,12 @@ class Producers:
     # --- on disk -------------------------------------------------------------------------------------------------
 
     def take_touched(self) -> Iterable[Key]:
-        """Those whose rows are no longer right."""
+        """Return the producers whose rows on disk are out of date. The next call returns only later ones."""
         touched, self._touched = self._touched, {}
         return touched
 
     def writes(self, of: Iterable[Key], segment: int) -> list[Write]:
-        """Their rows as they are now."""
+        """Return the writes that bring the rows of these producers up to date."""
         number, sent = SEGMENT.pack(segment), self._sent
         return [
             Put(Space.TABLES, row, number + sent[key]) if key in sent else Delete(Space.TABLES, row)
@@ -150,7 +150,7 @@ class Producers:
         ]
 
     def load(self, rows: Iterable[Row]) -> None:
-        """Take up what ``writes`` has written."""
+        """Read the rows that ``writes`` made."""
         found: list[tuple[int, Key, bytes]] = []
         for row_key, value in rows:
             _, stream_id, producer = keys.PRODUCER_KEY.unpack(row_key)

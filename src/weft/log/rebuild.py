@@ -56,8 +56,8 @@ class Rebuild:
         self._pending_bytes = 0
 
     def run(self, goes_on: Callable[[], Epoch] | Epoch) -> Repaired:
-        """``goes_on``: the epoch of this node's streams from now on, or a function that makes one if the old epoch lost
-        events."""
+        """Write the books. ``goes_on``: the epoch of this node's streams from now on, or a function that makes one if
+        the old epoch lost events."""
         survey = self._survey
         lost = tuple(losses(survey, self._found))
         before = survey.epoch()

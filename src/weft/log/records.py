@@ -25,7 +25,7 @@ class StreamRecord(msgspec.Struct, array_like=True, frozen=True):
     epoch: int
     start: int  # the first offset that retention has kept
     end: int  # the next offset to be given
-    bytes_start: int  # of the stream's bytes, how many retention and compaction have deleted
+    bytes_start: int  # how many of the stream's bytes retention and compaction have deleted
     bytes_end: int  # how many bytes there have been in all
     latest_us: int  # the greatest timestamp so far
     compacted: int  # below this offset every key occurs once

@@ -30,10 +30,11 @@ from weft.model.batch import Batch
 from weft.model.stream import Epoch
 
 FORMAT: Final = 5
-# 1 had producers without checksums, 2 no gathered batches, 3 no streams in parts, 4 no chunks, and it wrote the books
-# of a segment together with its end. Logs of these formats are read, and become 5 once they are open: older versions of
-# Weft would misread the checksums, would not recognise gathered batches that are sent again, would take a part of a
-# stream for all of it or a chunk for a batch, or would use records of streams from before the end of a segment.
+# Format 1 had producers without checksums, 2 no gathered batches, 3 no streams in parts, 4 no chunks; and up to format
+# 4, the books of a segment were written together with its end. Logs of these formats are read, and become format 5 once
+# they are open. Older versions of Weft must refuse them from then on: they would misread the checksums, would not
+# recognise gathered batches that are sent again, would take a part of a stream for all of it or a chunk for a batch, or
+# would trust records of streams that are older than the end of a segment.
 FORMATS_READ: Final = (1, 2, 3, 4, FORMAT)
 
 
@@ -62,8 +63,8 @@ class Recovered:
     producers: Producers = field(default_factory=Producers)
     touched: set[int] = field(default_factory=set)  # streams in the current segment
     cuts: list[Cut] = field(default_factory=list)
-    writes: list[Write] = field(default_factory=list)  # that make the cuts, and note this format in older logs
-    stale: dict[int, dict[int, int]] = field(default_factory=dict)  # segment -> streams, before where they now start
+    writes: list[Write] = field(default_factory=list)  # they make the cuts, and note this format in older logs
+    stale: dict[int, dict[int, int]] = field(default_factory=dict)  # segment -> stream -> where it starts now
 
 
 def read_promises(store: Store) -> Promises | None:
@@ -251,7 +252,7 @@ class _Tail:
         )
 
     def cut(self) -> None:
-        """Say what is not sound; none of it was promised."""
+        """Add the writes that remove what is not sound, and report it; none of it was promised."""
         recovered = self._recovered
         for number, (first, why) in self._stopped.items():
             state = recovered.states[number]
@@ -268,8 +269,8 @@ class _Tail:
             state.segment = 0
 
     def make_up_books(self) -> None:
-        """Those of the segments that have ended, which a crash may have kept from being written: from now on nobody
-        looks into these segments to know what is in them."""
+        """Add the writes for the books of the segments that have ended: a crash may have come before them. They are
+        needed, because from now on nobody reads these segments to learn what is in them."""
         recovered = self._recovered
         if self._ended:
             recovered.writes += [recovered.states[number].record_write() for number in sorted(self._ended)]

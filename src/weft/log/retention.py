@@ -105,7 +105,7 @@ def cut_before(log: Log, state: StreamState, offset: int) -> tuple[Expired | Non
 
 
 def _forget_pasts(log: Log) -> None:
-    """Drop pasts that will never reach their copies, because the beginnings of these have expired."""
+    """Drop pasts that will never reach their copies, because the beginnings of the copies have expired."""
     for state in log.states():
         if state.past is not None and log.info(state.stream, state.epoch).late_us is None:
             with suppress(DiskFull):
@@ -155,7 +155,7 @@ def _point(store: Store, state: StreamState, offset: int) -> list[Point]:
 
 
 def _in_tables(store: Store, state: StreamState, wanted: Point, flushed: int) -> Point | None:
-    """Return ``wanted`` if everything before it is in table files, else the first point of which this is not true."""
+    """Return ``wanted`` if everything before it is in table files, else the last point of which this is true."""
     cut = wanted
     for point in index.points_back(store, state.id, wanted.offset):
         if point.segment <= flushed:
@@ -167,6 +167,6 @@ def _in_tables(store: Store, state: StreamState, wanted: Point, flushed: int) ->
 def _take(log: Log, state: StreamState, start: int, cut: Point) -> Expired | None:
     writes, _ = dropping(log.store, state.id, cut.offset, cut.latest_us, log.flushed_segment)
     expired = Expired(state.stream, state.epoch, start, cut.offset, cut.bytes_before - state.bytes_start)
-    # What its source has before the copy's beginning has expired here, whatever it was.
+    # No ``late_us`` from now on: whatever the source has from before the copy's beginning has expired here.
     taken = {"start": cut.offset, "bytes_start": cut.bytes_before, "late_us": None}
     return expired if log.change(state, start, writes, **taken) else None

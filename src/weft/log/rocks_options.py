@@ -22,7 +22,7 @@ BLOCK_CACHE_BYTES: Final = 64 * MIB
 def database_options(
     *, skip_damage: bool = False, compaction: bool = True, open_files_max: int = OPEN_FILES_MAX
 ) -> tuple[Options, Options]:
-    """For batches (and the database as a whole) and for tables.
+    """Return the options for batches (and the database as a whole), and those for tables.
 
     ``skip_damage``: read a damaged write-ahead log also behind the damage. Without ``compaction``, RocksDB reads table
     files only when asked.

@@ -5,7 +5,8 @@
   node, so the store reopens the database without compaction, and says so in ``damage_met``.
 - An iterator that meets damage just ends: ``scan`` checks its status.
 - rocksdict's ``set_iterate_lower_bound`` sets the upper bound: ``scan_back`` looks at the keys.
-- Opened for writing, a directory without CURRENT becomes a new database and loses its files: refused.
+- If a directory without CURRENT is opened for writing, RocksDB makes a new database of it and deletes its files. The
+  store refuses to open such a directory.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ DATABASE_DIR: Final = "db"
 READAHEAD_BYTES: Final = 2 * MIB
 REVIVAL_ROOM_BYTES: Final = 16 * MIB  # beyond what is in the write-ahead log, for RocksDB's own new files
 REVIVAL_INTERVAL_S: Final = 1.0
-FILLING_KEY: Final = b"\xff"  # behind every batch
+FILLING_KEY: Final = b"\xff"  # sorts behind every batch
 FILLING_BYTES: Final = 1 * MIB
-TAKE_UP_TRIES: Final = 50  # mostly the first one does; and it only makes syncs faster
+TAKE_UP_TRIES: Final = 50  # mostly the first one succeeds; if none does, syncs are only slower
 TAKE_UP_PAUSE_S: Final = 0.01
 READERS_LEAVE_S: Final = 1.0  # a read takes milliseconds; if one takes longer, the next attempt waits
 FULL_WORDS: Final = ("No space left", "Disk quota exceeded", "File too large")
@@ -52,7 +53,7 @@ DAMAGE_WORDS: Final = ("Corruption", "No such file", "Input/output error", "Colu
 
 
 def files_for_log(limit: int) -> int:
-    """How many files a log has open at most, in a process that may open this many: a node keeps them free."""
+    """How many files a log has open at most, in a process that may open ``limit``. A node keeps that many free."""
     return _table_files(limit) + OTHER_FILES
 
 
@@ -63,7 +64,7 @@ def _table_files(limit: int) -> int:
 
 
 class Fingerprint(msgspec.Struct, array_like=True):
-    """What MANIFEST, which only grows, looked like, and the oldest write-ahead log in use. Older ones wait to be
+    """What MANIFEST looked like (it only grows), and which write-ahead log was the oldest in use. Older logs wait to be
     recycled, and must not be read."""
 
     manifest: str
@@ -89,7 +90,7 @@ class RocksStore:
         self._failed_sequence = 0
         self._revival_at_s = 0.0
         self._marks = MarksFile(path)
-        # Another process may be writing: whatever was promised before we look is there when we look.
+        # Read before the database is opened, because another process may be writing: then the database has all of it.
         self._marks_found = self._marks.read() if read_only else None
         self._claim: Claim | None = None
         if not read_only:
@@ -116,8 +117,8 @@ class RocksStore:
             self._tables_handle = self._batches.get_column_family_handle(Space.TABLES.value)
 
     def _open_files_max(self) -> int:
-        """All files, as far as the process may open so many, beside a node that removes files once it has merged
-        them."""
+        """All of them beside a node that has the log open, if the process may open so many: the node removes files once
+        it has merged them."""
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if self._beside_writer and sum(name.endswith(".sst") for name, _ in self._files()) < limit // 2:
             return ALL_FILES
@@ -152,7 +153,7 @@ class RocksStore:
         return batch
 
     def _delete_chunks(self, batch: WriteBatch, key: bytes) -> None:
-        """Those of the batch that is there, if it is a large one."""
+        """Delete the chunks of the batch under this key, if it is a large one."""
         there = self._batches.get(key)
         if there is not None and chunks.length_in(there) is not None:
             batch.delete_range(*chunks.range_of(key))
@@ -196,11 +197,12 @@ class RocksStore:
         """Get a write-ahead log that is already ``size`` bytes long: a sync that makes a file longer also writes the
         file system's metadata, and takes twice as long.
 
-        RocksDB recycles a log once everything in it is in table files. So fill one with data that the same write
-        deletes, flush, and let a second flush take it up. A thread of RocksDB hands over the old log a moment after the
-        flush, so it may take a third one. Every start of RocksDB discards the logs from before.
+        RocksDB recycles a write-ahead log once everything in it is in table files. So fill one with data that the same
+        write deletes, and flush. With the next flush, RocksDB writes into the recycled file. Its own thread hands the
+        file over a moment after the first flush, so a third flush may be needed. Every start of RocksDB discards the
+        files from before.
         """
-        with contextlib.suppress(DiskFull):  # it is only slower then
+        with contextlib.suppress(DiskFull):  # then syncs are only slower
             self._attempt(lambda: self._fill(size))
             for _ in range(TAKE_UP_TRIES):
                 self._attempt(lambda: self._fill(1))
@@ -262,7 +264,7 @@ class RocksStore:
         return _meaning(str(error))
 
     def revive(self) -> None:
-        """Reopen RocksDB if it takes no more writes and that can be helped."""
+        """Reopen RocksDB if it takes no more writes and reopening can help."""
         self._refuse_if_read_only()
         if self._failure is None:
             return
@@ -287,7 +289,8 @@ class RocksStore:
             raise ReadOnly("the log was opened for looking only")
 
     def _reopen(self) -> None:
-        """What was written before the failure is in the write-ahead log; nobody else could change it in between."""
+        """Close RocksDB and open it again. What was written before the failure is in the write-ahead log, and nobody
+        else can change it meanwhile."""
         self._shut()
         try:
             self._open(AccessType.read_write())
@@ -386,7 +389,7 @@ class RocksStore:
             name = (self._database_path / "CURRENT").read_text().strip()
             with (self._database_path / name).open("rb") as file:
                 manifest = file.read()
-                os.fsync(file.fileno())  # RocksDB syncs its end later, and a power cut must not contradict us
+                os.fsync(file.fileno())  # RocksDB syncs it later; after a power cut, it must not lack what we noted
             oldest_wal = self._property(Space.BATCHES, "rocksdb.min-log-number-to-keep")
         return msgspec.msgpack.encode(Fingerprint(name, len(manifest), int(google_crc32c.value(manifest)), oldest_wal))
 
@@ -443,7 +446,7 @@ def manifest_number(manifest: str) -> int:
 
 
 def _forward(space: Space, rows: Any) -> Iterator[Row]:
-    """From where an iterator stands."""
+    """Yield rows from where an iterator stands."""
     if space is Space.BATCHES:
         yield from chunks.forward(rows)
         return
@@ -470,7 +473,7 @@ def _read_options(end: bytes, bytes_expected: int) -> ReadOptions:
 
 
 def _check(rows: Any) -> None:
-    """Raise what an iterator met: when it meets damage, it just ends."""
+    """Raise the error of an iterator that has ended, if there is one: when it meets damage, it just ends."""
     with translated():
         rows.status()
 

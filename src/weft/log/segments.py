@@ -33,7 +33,7 @@ class Segments:
 
     @property
     def is_full(self) -> bool:
-        """While the books of those before it are open, it grows longer."""
+        """Whether the segment has to end. While the books of earlier segments are being written, it grows longer."""
         return self._bytes >= self._bytes_max and not self._books.are_open
 
     @property

@@ -69,7 +69,7 @@ class Store(Protocol):
         """Yield keys from the last one at or before ``at``, if that is not before ``first``, up to but not including
         ``end``."""
 
-    damage_met: str  # that the engine has met in the background; empty if none
+    damage_met: str  # the damage that the engine has met in the background; empty if none
 
     def revive(self) -> None:
         """If writes have failed because the disk was full, make them work again; raise DiskFull if it still is."""

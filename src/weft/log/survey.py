@@ -54,7 +54,7 @@ class Found:
             self.runs.append((entry.first, entry.end))
 
     def missing(self, first: int, end: int) -> list[Range]:
-        """Return what of ``first`` to ``end`` is not in the runs."""
+        """Return the parts of ``first`` to ``end`` that are not in the runs."""
         gaps: list[Range] = []
         at = first
         for begin, stop in sorted(self.runs):
@@ -174,7 +174,7 @@ class Survey:
         for stream_id, point in self._points():
             if point.segment == segment:
                 offsets.setdefault(stream_id, []).append(point.offset)
-        if len(self.unreadable) > damage:  # of the index: so any stream may be there
+        if len(self.unreadable) > damage:  # the index is damaged, so any stream may be there
             offsets = {stream_id: offsets.get(stream_id, []) for stream_id in self.streams}
         return offsets
 

@@ -62,7 +62,7 @@ class SyncRounds:
 
     @property
     def idle_s_max(self) -> float | None:
-        """How long to wait for work until the next round is due all the same; None: no round is due."""
+        """How long to wait for work before the next round begins without any; None: wait for work only."""
         return None if self._settled else self._settle_s
 
     def round(self, now_s: Callable[[], float]) -> float:
