@@ -59,7 +59,7 @@ class Batch:
     ) -> None:
         """Only this module calls this: use the class methods to make batches. Without ``data``, there is a ``body``."""
         self._head = head
-        self._data = data  # put together when first needed: many are placed or gathered before
+        self._data = data  # put together when first needed: many batches are placed or gathered before that
         self._body = body
         self._body_crc = body_crc  # computed when it is first needed, like the rows
         self._rows = rows
@@ -163,7 +163,7 @@ class Batch:
     def read_untrusted(cls, data: bytes, known_as: Callable[[bytes], bytes] | None = None) -> Batch:
         """Read a batch and check every rule of the format. Raise only BadBatch, whatever the bytes.
 
-        ``known_as``: the id that its producer gets from here on.
+        ``known_as`` returns the id that its producer has from here on.
         """
         head = unpack_untrusted(data, known_as)
         if len(data) > SMALL_BYTES_MAX:

@@ -103,7 +103,7 @@ def header_values(headers: pa.MapArray, name: str) -> list[str]:
     """The values of one header in these events, each once, in the order of the events; nothing is made per event."""
     if headers.null_count == len(headers):
         return []
-    first, end = headers.offsets[0].as_py(), headers.offsets[-1].as_py()  # of a slice, those of its own entries
+    first, end = headers.offsets[0].as_py(), headers.offsets[-1].as_py()  # in a slice, only its own entries
     names, values = headers.keys.slice(first, end - first), headers.items.slice(first, end - first)
     found: list[str] = values.filter(pc.equal(names, name)).unique().to_pylist()
     return found

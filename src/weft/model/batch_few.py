@@ -55,8 +55,8 @@ class Few(NamedTuple):
 
     @property
     def is_bare(self) -> bool:
-        """Whether there are neither keys nor headers. Such a message that was read has the right types, and its length
-        bounds it."""
+        """Whether there are neither keys nor headers. If such events were read from a message, they have the right
+        types, and the length of the message bounds their size."""
         return self.keys is None and self.headers is None
 
     @property

@@ -115,13 +115,14 @@ def packed_header(
     return LAYOUT.pack(VERSION, codec, 0, crc, *fields)
 
 
-_make_header = partial(tuple.__new__, BatchHeader)  # from a tuple: without the constructor, which is Python
+_make_header = partial(tuple.__new__, BatchHeader)  # from a tuple, without the slow constructor in Python
 
 
 def unpack_untrusted(data: bytes, known_as: Callable[[bytes], bytes] | None = None) -> BatchHeader:
     """Read the header of a whole batch, and check everything except its checksum. Raise only BadBatch.
 
-    ``known_as``: the id that its producer gets from here on. Then the batch counts as not placed, whatever it says.
+    ``known_as`` returns the id that its producer has from here on. If it is given, the batch counts as not placed,
+    whatever the header says.
     """
     if not HEADER_BYTES < len(data) <= BATCH_BYTES_MAX:
         raise BadBatch("not the size of a batch", bytes=len(data), least=HEADER_BYTES + 1, limit=BATCH_BYTES_MAX)

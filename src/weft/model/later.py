@@ -64,7 +64,8 @@ def slot_of(due_us: int, now_us: int) -> int:
 
 
 def slot_begin_us(slot: int, now_us: int) -> int:
-    """When the first event of a slot is due at the earliest: the latest time of that slot that is not too far ahead."""
+    """The earliest time at which an event of a slot can be due. Slots are used again: this is the latest use that does
+    not lie too far ahead."""
     last = (now_us + int(AHEAD_S_MAX * 1e6)) // SLOT_US
     return (last - (last - slot) % SLOTS) * SLOT_US
 

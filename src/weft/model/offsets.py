@@ -93,7 +93,7 @@ class OffsetRanges:
         self._ends[low:high] = [each[1] for each in kept]
 
     def keep_first(self, ranges: int) -> None:
-        """Drop all ranges behind the first so many."""
+        """Keep the first ``ranges`` ranges, and drop all others."""
         if len(self._firsts) > ranges:
             self._size -= sum(self._ends[ranges:]) - sum(self._firsts[ranges:])
             del self._firsts[ranges:], self._ends[ranges:]

@@ -26,7 +26,8 @@ HEADERS_MAX: Final = 32
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``owner`` and ``by``: whose it is, for rights and for people. Times after ``since_us`` count."""
+    """``owner`` and ``by`` say whose it is: the one for rights, the other for people. Only times after ``since_us``
+    count."""
 
     cron: str
     topic: str

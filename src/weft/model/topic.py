@@ -82,7 +82,7 @@ def covers(pattern: Pattern, other: Pattern) -> bool:
     if wide[-1] == REST:
         del wide[-1]
         if len(narrow) <= len(wide):
-            return False  # `other` also selects topics that leave nothing for ">", or only such
+            return False  # `other` selects topics that leave nothing for ">", perhaps only such
         del narrow[len(wide) :]
     elif narrow[-1] == REST:
         return False  # `other` selects topics of any number of tokens
