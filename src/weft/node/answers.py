@@ -64,7 +64,7 @@ class NodeAnswers:
         self._set_group = set_group
         self._about = about
         self._started_at_s = time.monotonic()
-        self._read_bytes = 0  # of batches, read to find the ages of events since others had their turn
+        self._read_bytes = 0  # how much was read for the ages of events since others had their turn
         self._ordered: tuple[str, list[StreamKey]] = "", []  # the streams of the group that was shown last
 
     async def status(self) -> pb.StatusReply:
@@ -236,7 +236,8 @@ class NodeAnswers:
         return max(time.time_ns() // 1000 - int(times[0].as_py()), 0)
 
     async def group_figures(self) -> list[GroupFigures]:
-        """For the metrics. The age is that of the streams with the most to do, as many as can be read quickly."""
+        """The figures of groups, for the metrics. The age is the greatest among the streams with the most to do, as
+        many as can be read quickly."""
         breath = Breath()
         return [await self._figures(name, breath) for name in self._groups.names()]
 
@@ -259,7 +260,7 @@ class NodeAnswers:
     # --- routes --------------------------------------------------------------------------------------------------
 
     async def explain(self, topic: Topic, origin: NodeId | None, room: PageRoom, after: str) -> pb.ExplainReply:
-        """In a mesh that is a chain, paths are long: some recipients in each turn of the loop."""
+        """Explain some recipients in each turn of the loop: if the mesh is a chain, their paths are long."""
         reply = pb.ExplainReply(node_id=self._broker.me)
         if not after:
             for each in explain_servers(self._broker, topic, origin):

@@ -123,7 +123,7 @@ class Clients:
         self.quotas = Quotas(limits.quota)
         self.checks: EventChecks = NoChecks()  # until schemas are read
         self.draining = False
-        self.call_streams = 0  # of clients that ask or serve
+        self.call_streams = 0  # streams of clients that ask or serve
         self._feed = feed
         self._metrics = metrics
         self._reused = reused
@@ -434,8 +434,8 @@ def _load_arrow_soon() -> None:
 
 
 def load_arrow() -> None:
-    """Load Arrow, and everything it loads with its first array of keys. Not in two threads at once: Arrow looks for
-    pandas at that moment, and the second thread would not wait for that."""
+    """Load Arrow, and everything it loads with its first array of keys. Do not call this in two threads at once: with
+    that array, Arrow looks for pandas, and the second thread would not wait for that."""
     import_module(ARROW)
     count = FEW_MAX + 1
     Batch.from_columns([b"x"] * count, 0, [b"k"] * count)

@@ -72,7 +72,7 @@ def console_parts(
         }
 
     async def group_lags() -> list[tuple[str, int, float]]:
-        """Of groups whose positions this node has: those that read here, or did."""
+        """The lags of groups whose positions this node has: groups that read here now, or did before."""
         figures, here = await answers.group_figures(), set(await asyncio.to_thread(clients.log.groups))
         return [(each.group, each.lag_events, each.lag_s) for each in figures if each.group in here]
 

@@ -64,7 +64,7 @@ def read_token(config: NodeConfig) -> Secret[str] | None:
 
 
 def wanted_node_id(config: NodeConfig, token: Secret[str] | None) -> NodeId | None:
-    """The id that the configuration or the token asks for. Raise UsageError if the two differ, TokenRefused.
+    """The id that the configuration or the token asks for. Raise UsageError if the two differ, or TokenRefused.
 
     Called before anything is written or sent: a token is valid once, and a slip must not use it up.
     """
@@ -174,7 +174,7 @@ def _from_elsewhere(
         wanted_node_id(config, token)
         current = enrol(token, now_s, url=url, root_fingerprint=config.security.ca_fingerprint)
         check_node(current.identity, config.node.mesh, node_id)
-        store.save_ca_url(url or str(read_token_untrusted(token).ca))  # first: a certificate says where it is renewed
+        store.save_ca_url(url or str(read_token_untrusted(token).ca))  # first, so that no certificate is without its CA
         store.save(current)
     check_node(current.identity, config.node.mesh, node_id)
     _check_root(config, current)

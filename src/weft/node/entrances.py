@@ -16,7 +16,7 @@ from weft.limits import QUIC_CONNECTIONS_MAX
 from weft.log.rocks_store import files_for_log
 from weft.node.config import NodeConfig
 
-COATY_SURPLUS_MAX: Final = 16  # connections at a time that are closed with a word
+COATY_SURPLUS_MAX: Final = 16  # connections beyond the bound that may be open at a time, to be told why and closed
 PEERS_BESIDE_MAX: Final = 8  # dialled because others mentioned them, while there is no link to a configured peer
 
 FEW_FILES_ADVICE: Final = "raise the hard limit (ulimit -Hn, LimitNOFILE=), or set limits.connections_max lower"
@@ -61,7 +61,7 @@ class Entrances:
         return self.keeper.door("ca", http_limits(self.files.ca), apart=True)
 
     def exmp(self, name: str, connections_max: int) -> Door:
-        """Its sessions have their own deadlines, and say why they end."""
+        """The door for EXMP. Its sessions have their own deadlines, and tell the client why they end."""
         limits = self._config.limits
         bounds = DoorLimits(
             connections_max,
@@ -73,12 +73,12 @@ class Entrances:
         return self.keeper.door(name, bounds)
 
     def coaty(self) -> Door:
-        """Its handshakes have their own deadlines, and surplus connections get an answer."""
+        """The door for Coaty. Handshakes have their own deadlines, and connections beyond the bound get an answer."""
         most = self._config.gateway.coaty.connections_max + COATY_SURPLUS_MAX
         return self.keeper.door("coaty", self._open_to_all(most, math.inf))
 
     def quic(self) -> Door:
-        """All connections share one socket, so they need no descriptors."""
+        """The door for QUIC. All connections share one socket, so they need no file descriptors."""
         bounds = self._open_to_all(QUIC_CONNECTIONS_MAX, self._config.limits.handshake_timeout_s)
         return self.keeper.door("emm-quic", bounds, apart=True)
 

@@ -54,7 +54,7 @@ class Timeline:
         self._times_us.append(time_us)
 
     def _thin_out(self) -> None:
-        """Of two points the later one stays: by then both had happened."""
+        """Drop every second of the older points. Of two, the later one stays, because by then both had happened."""
         half = self._points_max // 2
         self._ends = self._ends[1:half:2] + self._ends[half:]
         self._times_us = self._times_us[1:half:2] + self._times_us[half:]

@@ -22,7 +22,7 @@ HOST_CHARACTERS_MAX: Final = 32  # the rest of a long host name tells people not
 def settle_node_id(data: Path, wanted: NodeId | None) -> NodeId:
     """The id of the node with this data directory: the one it has, else the wanted one, else a new one.
 
-    Raise UsageError if it has another one than the wanted one, because its streams belong to that.
+    Raise UsageError if it has an id other than the wanted one, because its streams belong to the id that it has.
     """
     file = data / FILE
     kept = _read(file)

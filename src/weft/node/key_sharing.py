@@ -69,7 +69,7 @@ class KeySharing:
         around: KeySurroundings,
     ) -> None:
         self.store = store
-        # Set once there are links. ``refused`` is told what a peer brought and was not believed.
+        # Set once there are links. ``refused`` is called with what a peer sent and this node did not believe.
         self.send: Callable[[NodeId, KeyTalk], None] = lambda peer, talk: None
         self.refused: Callable[[NodeId, str], None] = lambda peer, what: None
         self._data = data
@@ -201,7 +201,7 @@ class KeySharing:
             self._perform(self._exchange.answer(peer, talk, bool(news)))
 
     def _believe_untrusted(self, texts: Sequence[SignedText], known_s: int) -> tuple[list[Statement], list[str]]:
-        """Runs in a thread. What is known already comes again all the time, and need not be checked again."""
+        """Check statements, in a thread. Those that are known already come again all the time, and are not checked."""
         believed: list[Statement] = []
         faults: list[str] = []
         for text in texts:
@@ -309,7 +309,7 @@ class KeySharing:
         return [each for each in said if not has_ended(each, unix_s)]
 
     def _is_told(self, record: KeyRecord) -> bool:
-        """Somebody told the mesh of this key; and if it was this node, with the rights that the file has now."""
+        """Whether the mesh knows this key, and, if this node told it, with the rights that the file has now."""
         told = [made for made, _ in self.store.mesh.made(record.id) if made.key_name == record.key_name]
         return bool(told) and all(made.signer != self.me or made.key == record for made in told)
 

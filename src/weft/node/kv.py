@@ -106,7 +106,7 @@ class KeyValues:
         self._pending: dict[int, Pending] = {}
         self._beside: set[int] = set()  # requests for events that are written together with an entry
         self._adopted: dict[StreamKey, int] = {}  # what was searched for entries to adopt, and how far
-        self._unsynced: dict[tuple[str, str], list[Revision]] = {}  # of a key, the latest last
+        self._unsynced: dict[tuple[str, str], list[Revision]] = {}  # per key, the latest last
         self._watches: dict[str, set[Watch]] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
@@ -214,7 +214,7 @@ class KeyValues:
         return None if entry is None else self._item(entry)
 
     def _item(self, entry: Entry) -> Item | None:
-        """None if compaction was quicker."""
+        """What callers see of an entry; None if compaction has deleted it meanwhile."""
         state = State.DELETED if entry.op is Op.DELETE else State.PUT
         if state is State.PUT and entry.has_expired(self.now_ms()):
             state = State.EXPIRED
@@ -280,7 +280,8 @@ class KeyValues:
             )
 
     def _check_revision(self, write: Write, bucket: Bucket | None) -> None:
-        """Check also against what is on its way into the log."""
+        """Raise RevisionConflict if the key has another revision than the writer wants. Writes that are on their way
+        into the log count."""
         live = None if bucket is None else bucket.get(write.key, self.now_ms())
         unsynced = self._unsynced.get((write.bucket, write.key))
         latest = unsynced[-1] if unsynced else live and live.revision
@@ -319,13 +320,13 @@ class KeyValues:
         return done
 
     def _publish(self, bucket: str, record: Record, copies: int) -> asyncio.Future[None]:
-        """The future is done when it is durable, and folded here."""
+        """Publish an entry. The future is done when the entry is durable and folded here."""
         number, batch, done = self._pend(bucket, record)
         self._node.publish(self, number, topic_of(bucket), 0, batch, copies)
         return done
 
     def _pend(self, bucket: str, record: Record) -> tuple[int, Batch, asyncio.Future[None]]:
-        """Return a write that is about to be published, as a batch, with its number."""
+        """Note a write that is about to be published. Return its number, its batch, and the future of its receipt."""
         if not self._is_joined:
             self._node.join(self)
             self._is_joined = True
@@ -347,7 +348,7 @@ class KeyValues:
             at = Place(place.stream, place.epoch, place.first_offset)
             self._changed(self.state.take(pending.bucket, pending.record, at, self.now_ms()))
             key = (place.stream, place.epoch)
-            if self._folded.get(key, 0) == place.first_offset:  # what the subscription brings need not be read again
+            if self._folded.get(key, 0) == place.first_offset:  # then the subscription need not fold it again
                 self._folded[key] = place.first_offset + place.count
             if not pending.done.done():
                 pending.done.set_result(None)
@@ -359,7 +360,7 @@ class KeyValues:
             self._beside.discard(request)
             return
         pending = self._take_pending(request)
-        self._adopted.clear()  # it may have been one of those, so search for them again
+        self._adopted.clear()  # the refused write may have been an adoption: search again
         if not pending.done.done():
             pending.done.set_exception(error)
         self._leave_when_done()
@@ -390,13 +391,13 @@ class KeyValues:
     # --- what a lost disk left behind ----------------------------------------------------------------------------
 
     def _adopt_later(self) -> None:
-        """Search for it as long as buckets are followed."""
+        """Search for such entries again and again, as long as buckets are followed."""
         self._loop.call_later(ADOPT_S, self._adopt)
 
     def _adopt(self) -> None:
-        """Write entries again that count and are only in streams of a log that its node has lost. Nobody asks for those
-        streams any longer, so nodes without a copy would never get one. The entries keep their revisions, so nothing
-        changes for readers."""
+        """Some entries that count are only in streams of a log that its node has lost. Nobody asks for those streams
+        any longer, so nodes without a copy would never get one. So write these entries again here. They keep their
+        revisions, so nothing changes for readers."""
         if self._is_draining():
             return
         left = ADOPTED_AT_ONCE
@@ -410,7 +411,8 @@ class KeyValues:
         self._adopt_later()
 
     def _orphaned(self) -> dict[StreamKey, int]:
-        """Streams of earlier lives of their nodes' logs that have something new, with how far they were read."""
+        """Streams from logs that their nodes have lost, with how far they were read; only those that were read further
+        since the last search."""
         return {
             (stream, epoch): end
             for (stream, epoch), end in self._folded.items()
@@ -418,7 +420,7 @@ class KeyValues:
         }
 
     def _is_adopted(self, bucket: str, entry: Entry) -> bool:
-        """Whether it is on its way into our log now."""
+        """Write an entry into our own log. Return whether it is on its way there now."""
         value = entry.value if entry.value is not None else self._stored(entry)
         if value is None or (bucket, entry.key) in self._unsynced:
             return False
@@ -452,13 +454,13 @@ class KeyValues:
             raise Busy("this node still reads its buckets", node=self._me, waited_s=READY_S) from None
 
     def _open(self) -> None:
-        """Raise Busy or ShuttingDown, like any refused subscriber."""
+        """Subscribe to all buckets. Raise Busy or ShuttingDown, as for any subscriber that is refused."""
         self._holding = self._node.held.holding("buckets", Use.SUBSCRIBE)
         start = FromPositions(self._positions()) if self._folded else Edge.EARLIEST
         self._subscription = self._node.subscribe(self, KEY_VALUES, start, CREDIT_BYTES, "", "", self._holding)
 
     def _positions(self) -> tuple[Position, ...]:
-        """Where to go on, behind what retention or a lost disk has removed meanwhile."""
+        """The positions from which to go on. They skip what retention or a lost disk has removed meanwhile."""
         found: list[Position] = []
         for (stream, epoch), offset in self._folded.items():
             state = self._node.log.find(stream, epoch)
@@ -643,7 +645,7 @@ class Watch:
             self._arrived.set()
 
     async def wait(self) -> None:
-        """Wait until something has changed; that is then forgotten."""
+        """Wait until something has changed, and forget what it was."""
         await self._arrived.wait()
         self._arrived.clear()
         self._keys.clear()
@@ -675,7 +677,7 @@ class Watch:
 
 
 def _heard(done: asyncio.Future[None]) -> None:
-    """Nobody waits for it; if it failed, it is tried again."""
+    """Fetch the outcome of a write for which nobody waits. If it failed, it is tried again."""
     if not done.cancelled():
         done.exception()
 

@@ -137,7 +137,7 @@ class Later:
         self._slots: list[Slot] = []
         self._by_stream: dict[tuple[Stream, Epoch], Slot] = {}
         self._epochs = [node.log.epoch]  # epochs of this node's log with waiting events or their marks
-        self._unread: list[tuple[int, int]] = []  # slots by when they may begin, and number
+        self._unread: list[tuple[int, int]] = []  # slots to read: when they may begin, and their numbers
         self._reading: deque[Slot] = deque()
         self._owners: Counter[str] = Counter()  # how many waiting events each owner has
         self._reserved: Counter[str] = Counter()  # how many of them have no receipt yet
@@ -147,7 +147,7 @@ class Later:
         self._batches: OrderedDict[tuple[Stream, Epoch, int], list[Event]] = OrderedDict()
         self._alarm: asyncio.TimerHandle | None = None
         self._is_joined = False
-        self._full_until_s = 0.0  # the log had no room
+        self._full_until_s = 0.0  # no delivery before this time, because the log had no room
         self.delivered = 0
         self.late = 0
         self.cancelled = 0
@@ -162,7 +162,7 @@ class Later:
             owner = owner_of_waiting(stream.topic)
             if owner is None or info.start == info.end:
                 continue
-            self._join()  # now: later the node may have as many clients as it may, and what is due would not come
+            self._join()  # now: later the node may have no room for a client, and due events would not come
             slot = self._slot(owner, stream.partition, epoch)
             marks = infos.get((slot.marks, epoch))
             done = 0 if marks is None else marks.end - marks.start
@@ -224,7 +224,7 @@ class Later:
         return slot
 
     def _begin_us(self, waiting: Stream, epoch: Epoch) -> int:
-        """When the first event of a slot may be due. For a slot of long ago, its last event says so."""
+        """When the first event of a slot may be due. In a slot of long ago, not later than its latest event."""
         begin_us = slot_begin_us(waiting.partition, self.now_us())
         state = self._node.log.find(waiting, epoch)
         return begin_us if state is None or state.start == state.end else min(begin_us, state.latest_us)
@@ -293,7 +293,7 @@ class Later:
                 slot.set_done(offset, True)
             slot.known = error.loss.end
             return
-        except PositionExpired:  # tidied away just now, in its thread: read on behind that
+        except PositionExpired:  # the maintenance thread has just deleted them: read on behind them
             return
         self._reading.popleft()
         slot.is_read = True
@@ -424,7 +424,7 @@ class Later:
         self.delivered += len(delivering.due)
 
     def _give_back(self, delivering: Delivering) -> None:
-        """The log had no room for any of it: the events are due again soon."""
+        """Take back a write for which the log had no room: its events are due again soon."""
         if not delivering.left:
             return
         delivering.left = 0
@@ -445,7 +445,8 @@ class Later:
         return None
 
     def _decoded(self, slot: Slot, offset: int) -> Iterator[tuple[int, list[Event]]]:
-        """The batch with an offset. Events of one batch are often due one after the other."""
+        """Yield the decoded batch with an offset. Decoded batches are kept for a while, because their events are often
+        due one after the other."""
         for (stream, epoch, base), events in reversed(self._batches.items()):
             if (stream, epoch) == (slot.waiting, slot.epoch) and base <= offset < base + len(events):
                 yield base, events
@@ -500,7 +501,8 @@ class Later:
         self._leave_when_done()
 
     def _join(self) -> None:
-        """Before there is any slot: what a slot needs must never be refused. Raise Busy or ShuttingDown."""
+        """Join the node as a publisher, before there is any slot, so that no delivery of a slot can be refused. Raise
+        Busy or ShuttingDown."""
         if not self._is_joined:
             self._node.join(self)
             self._is_joined = True
@@ -608,7 +610,7 @@ class Later:
     # --- for maintenance and metrics ------------------------------------------------------------------------------
 
     def tidied(self, cut: Iterable[tuple[Stream, Epoch, int]]) -> None:
-        """From any thread: the parts of these streams before an offset have left the log."""
+        """Note that everything before an offset of these streams has left the log. May be called from any thread."""
         self._loop.call_soon_threadsafe(self._forget, list(cut))
 
     def _forget(self, cut: list[tuple[Stream, Epoch, int]]) -> None:
@@ -636,8 +638,8 @@ def _times_us(batch: Batch) -> Sequence[int]:
 
 
 def _size_of(event: Event) -> int:
-    """Roughly, and in characters where that is quicker. Headers count: there may be much more in them than in the
-    payload."""
+    """Estimate the size of an event. Headers are counted in characters, which is quicker; they count because they may
+    hold much more than the payload."""
     headers = event.headers or {}
     return (
         WAITING_BYTES

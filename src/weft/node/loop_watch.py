@@ -23,10 +23,10 @@ from typing import Final
 
 from weft.node.figures import Histogram
 
-BEATS: Final = 5  # while a step takes its longest allowed time: lengths are known within a fifth of that
+BEATS: Final = 5  # in the longest time that a step may take: so lengths are known within a fifth of it
 BEAT_S_MIN: Final = 0.001  # the finest that timers can tell apart
-LOOKS: Final = 2  # of the thread, in that time
-QUIET: Final = 100  # times as long, between two lines in the log
+LOOKS: Final = 2  # of the thread, in the same time
+QUIET: Final = 100  # times as long, the log has no other line, except for a longer hold-up
 SEEN_MAX: Final = 64  # places that are noted for one hold-up
 TOLD_MAX: Final = 4  # of these, the places where the loop was seen most often
 FRAMES_MAX: Final = 8  # functions of one place, the innermost first
@@ -47,9 +47,9 @@ class HeldUp:
 
 
 class HoldUps:
-    """Judges beats. Delays above ``limit_s`` are reported. Of several within a hundred times that, only those that are
-    the longest so far, by the clock or by the loop's own work: so on a busy machine, waiting does not hide what the
-    loop does."""
+    """Judges beats. Delays of ``limit_s`` or more are reported. For a hundred times ``limit_s`` after a report, another
+    delay is reported only if it is the longest so far, by the clock or by the loop's own work. So on a busy machine,
+    time spent waiting does not hide what the loop does."""
 
     def __init__(self, limit_s: float, beat_s: float, now_s: float, cpu_s: float) -> None:
         self._limit_s = limit_s
@@ -76,7 +76,7 @@ class HoldUps:
         self._garbage_s += duration_s
 
     def beat(self, now_s: float, cpu_s: float) -> tuple[float, HeldUp | None]:
-        """How late it is, and what to report."""
+        """Judge a beat: return how late it is, and what to report."""
         delay_s = max(now_s - self._beat_at_s - self._beat_s, 0.0)
         used_s, garbage_s, seen = cpu_s - self._cpu_s, self._garbage_s, self._seen
         self._beat_at_s, self._cpu_s, self._garbage_s = now_s, cpu_s, 0.0
@@ -148,7 +148,7 @@ class LoopWatch:
         """Runs in the thread."""
         while not self._over.wait(self._look_s):
             if self._hold_ups.is_overdue(time.monotonic()):
-                # That thread goes on meanwhile: once, Python gave us something that was not a frame.
+                # The loop's thread runs on meanwhile: once, Python gave us something that was not a frame.
                 with contextlib.suppress(AttributeError):
                     self._hold_ups.see(place_of(sys._current_frames().get(self._of_thread)))
 

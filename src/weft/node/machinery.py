@@ -205,7 +205,7 @@ class Machinery:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(end_s):
                 await self.clients.wait_gone()
-        self.engine.finish()  # even if somebody still waits, for copies that no peer makes: others read on from there
+        self.engine.finish()  # even if a publisher still waits for copies that no peer makes
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(end_s):
                 await self._storage.wait_synced()
@@ -220,7 +220,7 @@ class Machinery:
         await self.links.stop(GOODBYE, leaving=True)
 
     def stop(self) -> None:
-        """Nothing more is decided, and nothing more is begun, whether this was drained or not."""
+        """From now on, decide nothing and begin nothing, whether or not ``drain`` was called before."""
         self.engine.stop()
         self.clients.draining = True
 
@@ -255,7 +255,7 @@ class Machinery:
         return [*self.members.own.addresses, *islice(others, CLIENT_ADDRESSES_MAX - 1)]
 
     def _other_states(self) -> list[NodeState]:
-        """Including nodes that are down or have said goodbye: they hold what was published there."""
+        """The states of other nodes, even if they are down or have said goodbye: they hold what was published there."""
         return [state for state in self.members.states.values() if state.node_id != self.node_id]
 
     def _alive(self) -> list[NodeId]:

@@ -109,8 +109,8 @@ class Maintenance:
 
 
 class BucketTidying:
-    """Compaction of buckets of keys and values. ``gone`` is told, in the maintenance thread, which keys have left the
-    log. Buckets that did not change, and in which nothing is due, are skipped."""
+    """Compaction of buckets of keys and values. ``gone`` is called in the maintenance thread, with the keys that have
+    left the log. Buckets that did not change, and in which nothing is due, are skipped."""
 
     def __init__(
         self,
@@ -163,9 +163,9 @@ class BucketTidying:
 
 
 class LaterTidying:
-    """Deletes waiting events that were delivered or cancelled, from the front of their streams, and marks once no event
-    is left to which they may belong: marks belong to events of their own epoch and of earlier ones. ``tidied`` is told,
-    in the maintenance thread, what has left the log."""
+    """Deletes waiting events that were delivered or cancelled, from the front of their streams. Deletes marks once no
+    event is left to which they may belong: a mark belongs to an event of its own epoch or of an earlier one. ``tidied``
+    is called in the maintenance thread, with what has left the log."""
 
     def __init__(self, log: Log, me: NodeId, tidied: Callable[[Sequence[tuple[Stream, Epoch, int]]], None]) -> None:
         self._log = log

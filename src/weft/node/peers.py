@@ -87,7 +87,7 @@ class LinkInputs:
 
 
 class LinkNews:
-    """LinkObserver, and what membership finds out: metrics (PL-06) and log lines.
+    """``LinkObserver``: turns news of links, and what membership finds out, into metrics (PL-06) and log lines.
 
     ``forget`` gets the addresses of members that are gone for good: they need no longer be dialled.
     """
@@ -137,7 +137,8 @@ class LinkNews:
             figures.state = ConnectionState.CONNECTING
 
     def _count_for(self, address: str, name: str) -> PeerFigures:
-        """There are figures from the moment that an address is to be dialled, and only one set of them."""
+        """The figures for the peer at an address. A peer has one set of figures: first they are under its address, and
+        under its name once that is known."""
         if self._dialled.get(address) == address != name:
             self._metrics.forget_peer(address)
         self._dialled[address] = name
@@ -205,5 +206,6 @@ class LinkNews:
 
 
 def _is_told_to_people(before: NodeState | None, after: NodeState) -> bool:
-    """Whether it has another liveness, or another life. A busy node says many versions, and these are not reported."""
+    """Whether a change of state is reported: another liveness, or another life. A busy node sends many versions of its
+    state, and these are not reported."""
     return before is None or (before.liveness, before.incarnation) != (after.liveness, after.incarnation)

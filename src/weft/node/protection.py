@@ -138,7 +138,7 @@ class Secured:
     async def prepare(
         cls, config: NodeConfig, node_id: NodeId, token: Secret[str] | None, refusals: Refusals, logger: BoundLogger
     ) -> Secured:
-        """Everything it needs is on disk after this; raise WeftError with what is to be done."""
+        """Put everything on disk that the node needs for this; raise WeftError, which says what somebody has to do."""
         settled = await asyncio.to_thread(settle_credentials, config, node_id, token, time.time())
         client = None
         if settled.authority is not None:
@@ -288,7 +288,8 @@ async def _nothing_to_do(fresh: Credentials) -> None:
 
 
 def _tell_defect(task: asyncio.Task[None]) -> None:
-    """Anything that a CA or a disk does is a WeftError and was handled, so this is a bug and must not go unnoticed."""
+    """Report the error of a task, if it has one. Faults of a CA or a disk are WeftErrors and were handled, so this is a
+    bug and must not go unnoticed."""
     if not task.cancelled() and (error := task.exception()) is not None:
         task.get_loop().call_exception_handler({"message": "security", "exception": error, "task": task})
 

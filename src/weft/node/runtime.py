@@ -91,7 +91,7 @@ class Node:
         self.config = config
         self._files = files
         self.grpc_address = ""
-        self.advertised = ""  # the same, as others are told
+        self.advertised = ""  # the same address, as other nodes are told
         self.admin_address = ""
         self.console_url = ""  # empty: there is none
         self.node_id: NodeId
@@ -134,7 +134,7 @@ class Node:
             await self._parts.aclose()
             raise
         self._phase = Phase.RUNNING
-        self._watch_loop()  # not earlier: a start reads files and loads modules as it comes to them
+        self._watch_loop()  # not earlier: a start holds up the loop while it reads files and loads modules
         self._logger.info(
             "node_ready",
             grpc=self.grpc_address,
@@ -220,7 +220,7 @@ class Node:
     def _settle_node_id(self, token: Secret[str] | None) -> NodeId:
         wanted = wanted_node_id(self.config, token)
         if not self.config.insecure:
-            is_ca_here(self.config, token)  # raises what is wrong before anything is written
+            is_ca_here(self.config, token)  # raises UsageError before anything is written
             private_directory(self.config.node.data)
         return settle_node_id(self.config.node.data, wanted)
 
@@ -249,7 +249,7 @@ class Node:
         )
         try:
             self.log = await asyncio.shield(opening)
-        except asyncio.CancelledError:  # a node that is stopped meanwhile has to wait for what it must close
+        except asyncio.CancelledError:  # the node was stopped meanwhile: wait for the log, to close it
             (await opening).close()
             raise
         for cut in self.log.cuts:
@@ -293,7 +293,7 @@ class Node:
         self._parts.push_async_callback(asyncio.to_thread, maintenance.stop)
 
     def _make_server(self, handlers: Mapping[str, Handler]) -> Server:
-        """It is bound and does not serve yet: the mesh is told its port first, and its services come later."""
+        """Make a server that is bound but does not serve yet: the mesh is told its port before its services exist."""
         wanted = self.config.listen.grpc
         settings, keeper = server_settings(self.config), self._entrances.keeper
         server = Server(handlers, settings, self._refusals, self.protection.grpc_context, keeper)
@@ -305,7 +305,7 @@ class Node:
         return server
 
     async def _start_history(self) -> None:
-        """Its processes end after everything that may use them."""
+        """Start the processes for archive tables. They end after everything that may use them."""
         if not self.config.history:
             return
         await asyncio.to_thread(load_arrow)  # a node without tables may never need it

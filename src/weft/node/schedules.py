@@ -46,7 +46,7 @@ from weft.port.schemas import Payloads
 from weft.schema.errors import SchemaBroken
 
 SETTLE_US: Final = 5_000_000  # after a start: to hear which nodes are there, and what was fired meanwhile
-ABSENT_US: Final = 20_000_000  # without a look: the machine slept, or its clock was set; then it is as after a start
+ABSENT_US: Final = 20_000_000  # without a look: the machine slept or its clock was set, so wait as after a start
 ALARM_S_MAX: Final = 5.0  # then the clock is read again: it may have been set
 LATE_US: Final = 1_000_000
 SCHEDULES_MAX: Final = 10_000  # of the mesh: every node looks at all of them
@@ -94,7 +94,7 @@ class Schedules:
         self._able_us = wall_us() + SETTLE_US  # since when this node fires
         self._looked_us: int | None = None  # None: there was nothing to look at
         self._known: dict[str, Known] = {}
-        self._firing: dict[str, int] = {}  # what is on its way into the log
+        self._firing: dict[str, int] = {}  # by name, the time whose event is on its way into the log
         self._refused: dict[str, int] = {}  # the last time that was not fired because of missing rights
         self._changing = asyncio.Lock()  # a change depends on what there is: one after the other
         self._alarm: asyncio.TimerHandle | None = None

@@ -32,7 +32,7 @@ AT_ONCE_EVENTS: Final = 1_000  # in the turn in which they come: half a millisec
 AT_ONCE_BYTES: Final = 256 * KIB
 TURN_S: Final = 0.002  # of checks in one turn of the loop; then all others wait in line
 THOROUGH_AT_ONCE: Final = 64  # thorough checks at once, at 5 to 20 µs each
-THOROUGH_BYTES: Final = 4 * KIB  # of payloads that get one: a list of numbers takes a millisecond per KiB
+THOROUGH_BYTES: Final = 4 * KIB  # of payloads together; more get none: a list of numbers takes a millisecond per KiB
 PART_EVENTS: Final = 2_000  # checked in one go in a thread; then others have their turn
 PART_BYTES: Final = 1 * MIB
 
@@ -74,7 +74,7 @@ class _Job:
         return stops or self.at >= len(self.payloads)
 
     def next_part(self) -> Sequence[bytes]:
-        """As many as one go takes, but at least one."""
+        """The payloads to check next: as many as one go takes, but at least one."""
         end, size = self.at, 0
         most = min(self.at + PART_EVENTS, len(self.payloads))
         part = self.payloads.part(self.at, most)
@@ -273,7 +273,7 @@ def _look_at_all(parts: Sequence[tuple[Decoder, Sequence[bytes], int]]) -> list[
 
 
 def _look(decoder: Decoder, payloads: Sequence[bytes], first: int) -> dict[int, Fault]:
-    """Runs in a thread: the interpreter switches threads every half a millisecond, and after each payload."""
+    """Check payloads, in a thread. The interpreter switches threads every half a millisecond, and after each one."""
     sizes_fit = [len(payload) <= PAYLOAD_BYTES_MAX for payload in payloads]
     found: dict[int, Fault] = {}
     if not all(sizes_fit):

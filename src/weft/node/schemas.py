@@ -36,7 +36,7 @@ READ_BYTES: Final = 1 << 20  # of one read of the log
 
 
 class Schemas:
-    """``SchemaStore``. The gate is told what holds."""
+    """``SchemaStore``. It tells the gate which schemas hold."""
 
     def __init__(self, kv: KeyValues, log: Log, gate: SchemaGate, wall_us: Callable[[], int]) -> None:
         self._kv = kv

@@ -16,7 +16,7 @@ LOOKED_AT_ONCE: Final = 1_024  # things that are added up or sorted in one turn 
 
 
 class Breath:
-    """Lets others have their turn after so many things."""
+    """Lets others have their turn after every LOOKED_AT_ONCE things."""
 
     def __init__(self) -> None:
         self._left = LOOKED_AT_ONCE

@@ -28,9 +28,9 @@ from weft.model import Epoch
 SMALL_BYTES: Final = 4 * KIB  # one block of the disk: writing more takes longer than a thread switch
 QUICK_SYNC_S: Final = 0.001  # how long the loop may stand still, on average
 AVERAGED: Final = 8  # syncs
-SLOW_S: Final = 4 * QUICK_SYNC_S  # the most that a slow sync counts for: one among quick ones happens on every disk
-SLOW_PAUSE_S: Final = 1.0  # when they are slower, the loop leaves it to the thread for so long; then twice as long,
-SLOW_PAUSE_S_MAX: Final = 60.0  # until there is a quick one
+SLOW_S: Final = 4 * QUICK_SYNC_S  # a sync counts as no slower than this: every disk is slow now and then
+SLOW_PAUSE_S: Final = 1.0  # after slow syncs, the loop leaves them to the thread for so long; if the next one is slow,
+SLOW_PAUSE_S_MAX: Final = 60.0  # for twice as long, and so on, up to this
 
 
 def mint_epoch() -> Epoch:
@@ -77,7 +77,7 @@ class Storage:
         self._lock = threading.Lock()  # guards what the thread leaves for the loop
         self._advanced: dict[StreamKey, int] = {}
         self._ticket = 0
-        self._posted = False  # the loop was told, and has not come yet
+        self._posted = False  # the loop was woken, and has not looked yet
         self._begun_s: float | None = None  # when the current sync began; None: the thread has nothing to do
         self._told = asyncio.Event()
         self._inline = inline
@@ -93,7 +93,7 @@ class Storage:
         self._syncer.start()
 
     def wake(self) -> None:
-        """Have what was appended synced. Call this on the loop."""
+        """Get everything synced that was appended. Call this on the loop."""
         if self.log.appended == self.log.synced:
             return
         if self._inline and self._begun_s is None and self.log.unsynced_bytes <= SMALL_BYTES:
@@ -148,7 +148,7 @@ class Storage:
         self._settling = self._loop.create_task(self._settle())
 
     async def _settle(self) -> None:
-        """What the thread does after its own syncs: the marks follow the log to the disk, and nobody waits for that."""
+        """Make the marks durable, too, as the thread does after its own syncs. Nobody waits for that."""
         try:
             await asyncio.to_thread(self.log.settle)
         except DiskFull:

@@ -80,7 +80,7 @@ class NodeTracing:
         self, tracer: Tracer, node_id: NodeId, log: Log, subscriptions: Subscriptions, spans_per_s_max: int
     ) -> None:
         self.made = 0
-        self.dropped = 0  # spans that would have been too many
+        self.dropped = 0  # spans that were not made, because there were too many
         self._tracer = tracer
         self._node_id = node_id
         self._log = log
@@ -198,7 +198,7 @@ class NodeTracing:
             waiting.append(Forwarding(spans, now_ns, copy.batch.base_offset, len(copy.batch)))
 
     def _acked(self, key: tuple[NodeId, Stream, Epoch], offset: int | None, now_ns: int, *, error: str) -> None:
-        """Acknowledged up to this offset; None: everything that waits."""
+        """End the spans of what a peer acknowledged, up to this offset; None: of everything that waits."""
         waiting = self._forwards.get(key)
         if waiting is None:
             return

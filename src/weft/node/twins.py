@@ -16,7 +16,7 @@ from weft.errors import StorageError
 from weft.model import NodeId
 from weft.wire.mesh.lives import Life
 
-TWIN_FRESH_S: Final = 60.0  # after the last sign of a twin: it has stopped, or comes again before that
+TWIN_FRESH_S: Final = 60.0  # since its last sign: a twin that still runs gives another sign within this time
 
 ADVICE: Final = (
     "two nodes must not share a data directory or a copy of one; start the second with a directory of its own, "

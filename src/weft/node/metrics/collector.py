@@ -55,7 +55,7 @@ class Metrics(Collector):
     # --- what happens --------------------------------------------------------------------------------------------
 
     def peer(self, node_id: str) -> PeerFigures:
-        """Where the link to this peer counts. Peers beyond the bound share one."""
+        """The figures to which the link to this peer adds. Peers beyond the bound share one set of figures."""
         known = self._peers.get(node_id)
         if known is None:
             if len(self._peers) >= PEER_LABELS_MAX:
@@ -64,7 +64,7 @@ class Metrics(Collector):
         return known
 
     def forget_peer(self, node_id: str) -> None:
-        """The node is gone for good; another one gets its place."""
+        """Forget a node that is gone for good; another one gets its place."""
         self._peers.pop(node_id, None)
 
     def published(self, events: int, size: int) -> None:
@@ -123,5 +123,5 @@ class Metrics(Collector):
         yield from node.of_process(figures, self.loop_delay_s)
 
     def describe(self) -> Iterable[Metric]:
-        """Names without numbers: the registry asks before the node can be read."""
+        """Yield the metrics without numbers: the registry asks for their names before the node can be read."""
         return [family(definition, ()) for definition in DEFINITIONS if definition.kind is not Kind.HISTOGRAM]

@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import Metric
 from weft.node.figures import OTHER, GroupFigures, NodeFigures
 from weft.node.metrics.definition import Definition, Kind, family, single
 
-GROUP_LABELS_MAX: Final = 256  # for the same reasons
+GROUP_LABELS_MAX: Final = 256  # for the same reasons as PEER_LABELS_MAX
 
 MEMBERS: Final = Definition("weft_members", Kind.GAUGE, "Nodes known, this one included, by liveness.", ("liveness",))
 IN_VAIN: Final = Definition(
@@ -51,7 +51,7 @@ def of_mesh(figures: NodeFigures) -> Iterator[Metric]:
 
 
 def bounded_groups(groups: Iterable[GroupFigures]) -> list[GroupFigures]:
-    """By name; those beyond the bound are one, with the sum of their events and the longest of their times."""
+    """Sort groups by name. Those beyond the bound become one, with the sum of their events and the longest time."""
     ordered = sorted(groups, key=lambda each: each.group)
     rest = ordered[GROUP_LABELS_MAX:]
     if not rest:

@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import Metric
 from weft.node.figures import OTHER, CallFigures, KvFigures, LaterFigures, ScheduleFigures, SchemaFigures
 from weft.node.metrics.definition import Definition, Kind, family, histogram, single
 
-SCHEMA_LABELS_MAX: Final = 256  # for the same reasons
+SCHEMA_LABELS_MAX: Final = 256  # for the same reasons as PEER_LABELS_MAX
 
 KV_BUCKETS: Final = Definition("weft_kv_buckets", Kind.GAUGE, "Buckets of keys and values that this node holds.")
 KV_KEYS: Final = Definition("weft_kv_keys", Kind.GAUGE, "Keys of all buckets; gone ones until they are forgotten.")
@@ -116,7 +116,7 @@ def of_schemas(figures: Iterable[SchemaFigures]) -> Iterator[Metric]:
 
 
 def bounded_schemas(schemas: Iterable[SchemaFigures]) -> list[SchemaFigures]:
-    """By pattern; those beyond the bound are one."""
+    """Sort schemas by pattern. Those beyond the bound become one."""
     ordered = sorted(schemas, key=lambda each: each.pattern)
     rest = ordered[SCHEMA_LABELS_MAX:]
     if not rest:

@@ -65,7 +65,7 @@ HISTORY_BYTES: Final = _of_table("weft_history_bytes_total", Kind.COUNTER, "Byte
 
 
 def of_pipelines(reports: Iterable[PipelineReport], now_us: int) -> Iterator[Metric]:
-    """Every node reports the same about every pipeline: what it wrote into a bucket."""
+    """Each pipeline writes its numbers into a bucket, so every node reports the same about it."""
     known = [((each.name, each.pipeline), each) for each in reports]
     lags = [(labels, each.lag_events) for labels, each in known]
     running = [(labels, float(each.state == "running" and not each.is_lost(now_us))) for labels, each in known]
