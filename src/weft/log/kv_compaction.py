@@ -149,8 +149,8 @@ def _stays(drop: set[int], batch: Batch) -> list[bool]:
 
 
 def _scan(log: Log, states: Sequence[StreamState], ahead_ms: int) -> tuple[dict[str, list[Written]] | None, int]:
-    """Collect all writes by key, and the length of the bucket's history. Writes ahead of the clock, and those that no
-    node of ours made, stay and count for nothing yet."""
+    """Collect all writes by key, and the length of the bucket's history. Some events are left out, and so they stay:
+    writes that are ahead of the clock, and events that no node writes."""
     writings: dict[str, list[Written]] = defaultdict(list)
     settings: tuple[Rank, bytes] | None = None
     total = 0

@@ -90,7 +90,7 @@ class RocksStore:
         self._failed_sequence = 0
         self._revival_at_s = 0.0
         self._marks = MarksFile(path)
-        # Read before the database is opened, because another process may be writing: then the database has all of it.
+        # Another process may be writing. What the marks promise now is in the database that is opened after this.
         self._marks_found = self._marks.read() if read_only else None
         self._claim: Claim | None = None
         if not read_only:

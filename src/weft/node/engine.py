@@ -53,9 +53,9 @@ class StepWatch(Protocol):
 
 
 class Engine:
-    """``serve`` performs effects for clients, ``call`` those for clients that ask and serve; ``news`` is told what was
-    found out about others; ``kick`` makes the log sync; ``damaged`` is told of events that peers should get and that
-    the log has lost, ``buckets_found`` that there are buckets of keys and values to follow.
+    """``serve`` performs effects for clients, and ``call`` those for clients that ask and serve. ``news`` gets what was
+    found out about other nodes. ``kick`` makes the log sync. ``damaged`` gets the error if peers should get events that
+    the log has lost. ``buckets_found`` is called when there are buckets of keys and values to follow.
 
     An error in a step ends the engine: ``failed`` is called once, and no further step is made. ``now_s`` is a monotonic
     clock. ``watch`` is for traces; None: there are none, and they cost nothing.
@@ -89,7 +89,7 @@ class Engine:
         self._watch = watch
         self._loop = asyncio.get_running_loop()
         self._line: deque[tuple[Callable[[Any], None], core.Input | membership.Input | None]] = deque()
-        self.left = asyncio.Event()  # the goodbye was said, or nothing more is said
+        self.left = asyncio.Event()  # set once the goodbye was sent, or nothing is sent any longer
         self._stepping = False
         self._over = False
         self._has_stepped = False  # since the alarm was set
@@ -102,7 +102,7 @@ class Engine:
         self.feed_member(membership.Start())
 
     def finish(self) -> None:
-        """Before stopping: members leave their groups, and the mesh is told the groups' positions."""
+        """Call this before ``stop``: members leave their groups, and the mesh is told the groups' positions."""
         self._line.append((self._close_groups, None))
         self._run()
 
@@ -139,7 +139,7 @@ class Engine:
         finally:
             self._stepping = False
         if not self._over:
-            self._kick()  # a sync may be over at once, and then its step has set the alarm for both
+            self._kick()  # may sync at once, and feed the result: then that step has set the alarm already
             if self._has_stepped:
                 self._set_alarm()
 
@@ -151,7 +151,7 @@ class Engine:
     # --- time ----------------------------------------------------------------------------------------------------
 
     def _set_alarm(self) -> None:
-        """One timer for both machines. A timer that is too early does no harm, so it is only ever moved forward."""
+        """Set the one timer for both machines. A timer that is too early does no harm, so it is never set to later."""
         self._has_stepped = False
         due_s, members_due_s = self.broker.get_timer(), self._members_due_s
         if due_s is None or (members_due_s is not None and members_due_s < due_s):

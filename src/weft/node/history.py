@@ -262,7 +262,7 @@ class NodeHistory:
 
 def follow(batches: Sequence[bytes], first: int, end: int, *, with_gaps: bool) -> None:
     """Check what a table gave for offsets from ``first`` up to ``end``: raise HistoryDamaged unless every event follows
-    the one before it. ``with_gaps``: offsets may be missing, but never go back."""
+    the one before it. ``with_gaps``: offsets may be missing, but must never go back."""
     at = first
     for data in batches:
         base, count, _ = extent(data)
@@ -276,9 +276,10 @@ def follow(batches: Sequence[bytes], first: int, end: int, *, with_gaps: bool) -
 def lacking(
     key: StreamKey, first: int, end: int, following: int | None, damage: str, *, with_gaps: bool
 ) -> HistoryPiece:
-    """The table has no event at ``first``; the log has the stream from ``end`` on, or (OFFSET_MAX) does not have it.
+    """Answer for a table without an event at ``first``. ``end``: from there on, the log has the stream; OFFSET_MAX: the
+    log does not have it.
 
-    PositionExpired if events are missing, which says where they go on.
+    Raise PositionExpired if events are missing; it says where the events go on.
     """
     there = following if following is not None and following < end else None if end == OFFSET_MAX else end
     if there is None or (with_gaps and not damage):

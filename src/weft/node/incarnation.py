@@ -23,7 +23,7 @@ def last_incarnation(data: Path) -> int:
 
 
 def next_incarnation(data: Path, now_ms: int) -> int:
-    """One more than the last, or the clock if that is higher; kept before it is used.
+    """One more than the last number, or the clock if that is higher. It is on disk before it is used.
 
     A node that lost its disk starts at the clock, which is beyond its earlier lives unless one of them had a wrong
     clock; then it hears of them from the mesh and steps over them. Milliseconds will do: no node loses its disk and is

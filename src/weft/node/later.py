@@ -7,8 +7,8 @@ each event; slots further ahead are read when their time comes.
 A log goes on in a new epoch after a restore or a repair. Events that waited in an earlier epoch are delivered all the
 same, and their marks are in the new epoch.
 
-The wall clock is read every time, and at least every few seconds: no event is early by it, and setting the clock has an
-effect at once.
+The wall clock is read before every delivery, and at least every few seconds. So by that clock no event is early, and
+setting the clock has an effect within seconds.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from weft.node.figures import Histogram
 BEATS: Final = 5  # in the longest time that a step may take: so lengths are known within a fifth of it
 BEAT_S_MIN: Final = 0.001  # the finest that timers can tell apart
 LOOKS: Final = 2  # of the thread, in the same time
-QUIET: Final = 100  # times as long, the log has no other line, except for a longer hold-up
+QUIET: Final = 100  # for this many times as long, the log gets no other line, except for a longer hold-up
 SEEN_MAX: Final = 64  # places that are noted for one hold-up
 TOLD_MAX: Final = 4  # of these, the places where the loop was seen most often
 FRAMES_MAX: Final = 8  # functions of one place, the innermost first

@@ -205,7 +205,7 @@ class Machinery:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(end_s):
                 await self.clients.wait_gone()
-        self.engine.finish()  # even if a publisher still waits for copies that no peer makes
+        self.engine.finish()  # also if a publisher still waits for copies: group members elsewhere read on
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(end_s):
                 await self._storage.wait_synced()
