@@ -30,7 +30,7 @@ CONTINUATION: Final = 0xFFFFFFFF
 ALIGNMENT_BYTES: Final = 8  # Arrow's: of the body in the message, and of every buffer in the body
 ENTRIES: Final = 3  # the node of the entries of headers
 TIMES_OFFSET: Final = 2  # in Numbers.buffers: where the timestamps are in the body
-ENTRY_BYTES_MIN: Final = 8  # an offset each of name and value
+ENTRY_BYTES_MIN: Final = 8  # an offset for its name, and one for its value
 REASON_CHARACTERS_MAX: Final = 200
 
 

@@ -31,7 +31,7 @@ from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.streams import read_stream_untrusted, stream_position, stream_ref
 
-AGES_LIKE: Final = 32  # streams looked at while the age of one event is read
+AGES_LIKE: Final = 32  # to read the age of one event takes as long as to look at so many streams
 EXPLAINED_AT_ONCE: Final = 16  # recipients in one turn of the loop: a path has at most 1,000 nodes, and takes 0.2 ms
 PEERS_AT_ONCE: Final = 128  # peers of a page in one turn of the loop: two milliseconds
 

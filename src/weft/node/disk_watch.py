@@ -11,7 +11,7 @@ from structlog.stdlib import BoundLogger
 
 from weft.log.errors import DiskFull
 
-LOOK_INTERVAL_S: Final = 1.0  # one question to the file system; people read the log later than that
+LOOK_INTERVAL_S: Final = 1.0  # each look asks the file system once; nobody needs the line in the log sooner
 
 
 class DiskWatch:

@@ -411,8 +411,8 @@ class KeyValues:
         self._adopt_later()
 
     def _orphaned(self) -> dict[StreamKey, int]:
-        """Streams from logs that their nodes have lost, with how far they were read; only those that were read further
-        since the last search."""
+        """Streams of earlier epochs of their nodes' logs, with how far they were read. Streams of which nothing was
+        read since the last search are left out."""
         return {
             (stream, epoch): end
             for (stream, epoch), end in self._folded.items()

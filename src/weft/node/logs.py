@@ -74,7 +74,7 @@ def _make_visible(logger: object, method: str, line: EventDict) -> EventDict:
 
 
 def _print_traceback(stream: TextIO, error: ExcInfo) -> None:
-    """Without the values of variables, because there are secrets among them."""
+    """Print a traceback without the values of variables, because there are secrets among them."""
     text = StringIO()
     structlog.dev.plain_traceback(text, error)
     stream.write("\n".join(map(visible, text.getvalue().split("\n"))))

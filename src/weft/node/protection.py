@@ -63,7 +63,7 @@ class Plain:
     """No protection at all."""
 
     def look(self) -> None:
-        """Nobody has to go."""
+        """Do nothing: without keys, no caller can lose its rights."""
 
     def __init__(self, config: NodeConfig) -> None:
         self.gate = PlainGate(link_settings(config))

@@ -1,8 +1,8 @@
 """Schedules: events that the mesh publishes at recurring times.
 
-They are entries of a bucket, and so are the times when they last fired, so every node has both. Each node decides for
-itself which one fires (``weft.core.schedules.firing``). The event, and the entry that says that it was fired, are one
-write: after a crash, both are there or neither.
+Schedules are entries of a bucket, and so are the times when they last fired. So every node has both, and works out for
+itself which node fires a schedule (``weft.core.schedules.firing``). The event, and the entry that says that it was
+fired, are one write: after a crash, both are there or neither.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Everything that a node does passes through steps of its broker, so watching inputs and effects shows every hop:
 
 ======================  =============================================================================================
-``weft.append``         a publish or a peer's copy, from its step to the end of the step: written, but not safe yet
-``weft.sync``           from there to the sync that made it durable
+``weft.append``         a publish or a peer's copy: the step that writes it; it is not durable yet at the end of that
+``weft.sync``           from the end of that step to the sync that made it durable
 ``weft.forward``        a copy for a peer, until the peer has it synced and says so
 ``weft.deliver``        a batch for a subscriber: read, and handed to its stream
 ======================  =============================================================================================

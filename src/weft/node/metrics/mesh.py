@@ -51,7 +51,7 @@ def of_mesh(figures: NodeFigures) -> Iterator[Metric]:
 
 
 def bounded_groups(groups: Iterable[GroupFigures]) -> list[GroupFigures]:
-    """Sort groups by name. Those beyond the bound become one, with the sum of their events and the longest time."""
+    """Sort groups by name. Those beyond the bound become one, with the sums of their numbers and the longest lag."""
     ordered = sorted(groups, key=lambda each: each.group)
     rest = ordered[GROUP_LABELS_MAX:]
     if not rest:
