@@ -41,7 +41,7 @@ def take(log: Log, copy: Copy) -> Taken | PeerFault:
     elif end is None:
         if copy.follows and not copy.expired:
             return Taken.MISSING
-        if batch.base_offset and not copy.expired:  # compaction deleted its first events: it begins all the same
+        if batch.base_offset and not copy.expired:  # compaction deleted the events before it
             log.restart_copy(stream, epoch, 0)
             log.append_gap(stream, epoch, batch.base_offset, lost=copy.lost)
     else:
@@ -80,7 +80,7 @@ def first_difference(log: Log, stream: Stream, epoch: Epoch, batch: Batch) -> in
         return None
     try:
         kept = log.read(stream, epoch, first, end)
-    except WeftError:  # retention was quicker, or it is damaged here; others report that
+    except WeftError:  # deleted in between, or damaged here, which is reported elsewhere
         return None
     for data in kept:
         if data == batch.data:
@@ -99,11 +99,11 @@ class Incoming:
         self.peer = peer
         self.asked: set[NodeId] = set()  # origins that we get from this peer
         self._left_s: dict[NodeId, float] = {}  # origins that we used to get from it, and since when we no longer do
-        self._differing: dict[StreamKey, int] = {}  # where the peer has other events, and from where on
+        self._differing: dict[StreamKey, int] = {}  # where the peer's events differ, and from which offset on
         self._me = me
         self._log = log
         self._owed: dict[StreamKey, None] = {}  # streams to acknowledge once they are durable
-        self._told: set[StreamKey] = set()  # streams with missing events of which the peer was told, until they go on
+        self._told: set[StreamKey] = set()  # streams whose missing events the peer was told of
 
     def ask(self, origins: set[NodeId], now_s: float) -> None:
         """From now on we get exactly these origins from this peer."""

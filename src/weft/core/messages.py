@@ -308,9 +308,9 @@ class HistoryFound:
 
 @dataclass(frozen=True, slots=True)
 class HistoryRead:
-    """The answer to ``ReadHistory``: stored batches, read for the offset ``first``. Without batches, it says why there
-    are none (``error``), or which offset comes next (``goes_on``: compaction deleted those in between). If it says
-    neither, the table has no more of the stream, and neither has the log."""
+    """The answer to ``ReadHistory``: stored batches, read from the offset ``first`` on. Without batches, it says why
+    there are none (``error``), or which offset comes next (``goes_on``: compaction deleted those in between). If it
+    says neither, the table has no more of the stream, and neither has the log."""
 
     subscription: int
     stream: Stream
