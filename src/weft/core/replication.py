@@ -96,7 +96,7 @@ class Replication:
         self._errands = Errands()  # work on every stream of a link, as the peer's parent or as its child
         self._owing: dict[NodeId, None] = {}  # peers to which we owe acknowledgements
         self._acks_due_s: float | None = None  # when to look for late acknowledgements
-        self._unbegun: dict[StreamKey, tuple[NodeId, Begin]] = {}  # copies without room, and who told us
+        self._unbegun: dict[StreamKey, tuple[NodeId, Begin]] = {}  # copies that found no room, by stream, with the peer
         self._merge_due_s = 0.0  # when to try again what found no room
         self._origins = {info.stream.origin for info in log.streams()}
         self._lost_s: dict[NodeId, float] = {}  # origins that are out of reach, and since when
@@ -273,7 +273,7 @@ class Replication:
         """Begin to serve each stream that the child asked for. The positions in ``resuming`` are freed along the way,
         because freeing them all at once would take long, too."""
         for info in streams_of(self._log, resuming.origins & self._origins):
-            if info is None or not link.outgoing.serves(info.stream.origin):  # it left the origin again
+            if info is None or not link.outgoing.serves(info.stream.origin):  # the child has left the origin
                 yield ()
                 continue
             key = (info.stream, info.epoch)

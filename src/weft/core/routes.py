@@ -26,7 +26,7 @@ from weft.routing import (
     without_covered,
 )
 
-MERGED_PATTERNS_MAX: Final = 384  # merged carefully in ten milliseconds; ten times as many take ten times as long
+MERGED_PATTERNS_MAX: Final = 384  # a careful merge takes ten milliseconds; ten times as many take ten times as long
 
 
 class Routes:

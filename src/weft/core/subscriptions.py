@@ -96,7 +96,7 @@ class Subscription:
     looked: StreamKey | None = None  # while the subscription is opened: the last stream looked at
     behind: OrderedDict[StreamKey, None] = field(default_factory=OrderedDict)  # streams with more to read, in turn
     ration: Ration | None = None
-    held_back: dict[StreamKey, None] = field(default_factory=dict)  # streams with more than its ration allows now
+    held_back: dict[StreamKey, None] = field(default_factory=dict)  # streams with more than the ration allows now
     history: HistoryCursor | None = None  # its reading in archive tables; None: it reads only the log
 
     def position(self, key: StreamKey, place: int | Search) -> None:
@@ -145,11 +145,11 @@ class Subscriptions:
         self._selection: Selection[int] = Selection()
         self._ready: OrderedDict[int, None] = OrderedDict()  # subscriptions that may have something to read, in turn
         self._turn = Turn()
-        self._told: dict[tuple[str, Stream, Epoch, int], None] = {}  # to groups: which events are gone for good
+        self._told: dict[tuple[str, Stream, Epoch, int], None] = {}  # losses that groups were told of
         self._asked: list[Effect] = []  # requests to archive tables that this step makes
         # What was read in this step: subscribers at the same place get the same objects.
         self._shared: dict[tuple[StreamKey, int, int], list[Delivered]] = {}
-        self._portions: dict[tuple[StreamKey, int], Portion | None] = {}  # None: not that simple
+        self._portions: dict[tuple[StreamKey, int], Portion | None] = {}  # None: more than one portion
         self._portion: Portion | None = None  # the last portion
         # Large batches that somebody still holds, by place and header: later subscribers get the same objects.
         self._large: WeakValueDictionary[tuple[StreamKey, int, bytes], Delivered] = WeakValueDictionary()
@@ -304,14 +304,14 @@ class Subscriptions:
     # --- what there is to read -----------------------------------------------------------------------------------
 
     def stream_known(self, info: StreamInfo) -> list[Effect]:
-        """The log has a new stream."""
+        """Begin a new stream of the log for the subscriptions that select it."""
         key = (info.stream, info.epoch)
         effects: list[Effect] = []
         for number in self._selection.match(info.stream.topic):
             subscription = self._all[number]
             if subscription.history is not None and subscription.history.is_looking:
                 continue  # the stream is looked at when the subscription gets there
-            if not subscription.group and not subscription.reads(key):  # it may have been opened after the sync
+            if not subscription.group and not subscription.reads(key):  # unless it began there after the sync
                 try:
                     subscription.position(key, subscription.beginnings.later(info))
                 except WeftError as error:
@@ -366,7 +366,7 @@ class Subscriptions:
         return bool(self._ready)
 
     def begin_turn(self) -> None:
-        """Begin another turn of the loop. As long as this room is ``busy``, another one follows soon."""
+        """Begin another turn of the loop. As long as there is more to read (``busy``), another one follows soon."""
         self._turn = Turn()
 
     def pump(self, now_s: float) -> list[Effect]:
@@ -534,7 +534,7 @@ class Subscriptions:
         if cursor < info.start and history is not None:
             return self._read_history(subscription, history, key, cursor, info.start)
         batches = self._read_shared(key, cursor, durable, self._bytes_max(subscription))
-        end = end_offset(batches[-1].data) if batches else durable  # compaction deleted all there was
+        end = end_offset(batches[-1].data) if batches else durable  # compaction deleted all of it
         subscription.cursors[key] = end
         if end < durable:
             subscription.behind[key] = None
