@@ -1,13 +1,14 @@
 """Requests and replies in memory: who serves a topic, which of them gets a request, and the way back (CON-04).
 
 1. A client that serves topics is a server of its node. The node announces this to the mesh as interest in
-``weft.serve.<pattern>``; there are no events on such topics. 2. The asker's node picks one of the nodes that serve the
-topic, in turns weighted by how much each can do at once. That node gives the request to one of its servers, or queues
-it until a server is free. 3. A request goes to at most one server. Until a server has it, it may go to another node.
-After that, no other server gets it, and the asker hears of anything that goes wrong. 4. Frames go from node to node
-along the shortest paths. Nothing of a call is in any log, so a frame that was on a broken link is lost for good. The
-asker's node notices this if the link was its own, or if the server's node is out of reach. If another link breaks, the
-nodes in between tell the asker's node (``passing``).
+   ``weft.serve.<pattern>``; there are no events on such topics.
+2. The asker's node picks one of the nodes that serve the topic, in turns weighted by how much each can do at once. That
+   node gives the request to one of its servers, or queues it until a server is free.
+3. A request goes to at most one server. Until a server has it, it may go to another node. After that, no other server
+   gets it, and the asker hears of anything that goes wrong.
+4. Frames go from node to node along the shortest paths. Nothing of a call is in any log, so a frame that was on a
+   broken link is lost for good. The asker's node notices this if the link was its own, or if the server's node is out
+   of reach. If another link breaks, the nodes in between tell the asker's node (``passing``).
 """
 
 from __future__ import annotations

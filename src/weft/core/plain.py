@@ -3,11 +3,12 @@
 What such a peer sends on a topic becomes the stream (topic, the peer's node id, partition 0). An ack names the highest
 durable offset without a gap before it (PL-04), so events after a gap are not taken:
 
-1. The first event of a stream may have any offset: the peer has dropped the ones before it. 2. After a gap, nothing is
-kept or acknowledged. The peer gets the last ack again, so that it can go back. 3. The document lets a sender go back
-only on a new link. So a peer that has not gone back within PLAIN_GAP_S loses its link, and resumes after the ack on the
-next one. 4. A gap on two links in a row is no accident: the peer no longer has these events. Its stream goes on after
-the gap, and the node reports which events are gone (``EventsGone``).
+1. The first event of a stream may have any offset: the peer has dropped the ones before it.
+2. After a gap, nothing is kept or acknowledged. The peer gets the last ack again, so that it can go back.
+3. The document lets a sender go back only on a new link. So a peer that has not gone back within PLAIN_GAP_S loses its
+   link, and resumes after the ack on the next one.
+4. A gap on two links in a row is no accident: the peer no longer has these events. Its stream goes on after the gap,
+   and the node reports which events are gone (``EventsGone``).
 
 Plain peers get all streams of a topic, merged into one sequence without gaps. Each peer and topic has such a sequence.
 It is a stream of its own in our log, so that an event keeps its number over crashes. This node merges events first and

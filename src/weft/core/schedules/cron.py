@@ -95,7 +95,7 @@ class Cron:
         if local.fold == 0 and self._is_wanted(local):
             return True
         before = _local(at_us - MINUTE_US, zone)
-        skipped = before + timedelta(minutes=1)  # as a clock on the wall shows it: not ``local`` in a gap
+        skipped = before + timedelta(minutes=1)  # as a clock on the wall shows it; differs from ``local`` in a gap
         while skipped.replace(tzinfo=None) < local.replace(tzinfo=None, fold=0):
             if self._is_wanted(skipped):
                 return True
