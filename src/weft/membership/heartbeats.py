@@ -14,7 +14,7 @@ from weft.membership.messages import Effect, Health, HealthChanged, Heartbeat, R
 from weft.model import NodeId
 
 HEARTBEAT_MISSES_MAX: Final = 3  # PL-03
-HEARTBEAT_ANSWER_S_MIN: Final = 1.0  # between answers: enough for every honest beat, and no storm of echoes
+HEARTBEAT_ANSWER_S_MIN: Final = 1.0  # between answers: enough for every honest peer, and no flood of answers
 
 
 class Sign(Enum):

@@ -20,7 +20,7 @@ from weft.limits import INCARNATION_MAX
 from weft.membership.state import Digest, Liveness
 from weft.model import NodeId
 
-INCARNATION_JUMP: Final = 1 << 42  # believed at once: from nothing to a clock in milliseconds, until the year 2109
+INCARNATION_JUMP: Final = 1 << 42  # believed at once: enough to reach a clock in milliseconds from 0, until 2109
 INSISTING_S: Final = 60.0  # to wait for each further jump of that size; the last incarnation is two years away
 INSISTING_KEPT_MAX: Final = 1024  # nodes of which too high incarnations are claimed; the oldest claims go first
 
