@@ -372,9 +372,9 @@ class Outgoing:
         self.progress_s = now_s
 
     def rewind_stalled(self, timeout_s: float) -> None:
-        """Send a stream again if nothing of it was acknowledged, although copies of other streams were that were sent
-        much later. A link keeps the order, so the child did not keep the stream's copies: its disk may have been
-        full."""
+        """Send a stream again if the child has not acknowledged it, but has acknowledged copies of other streams that
+        were sent much later. A link keeps the order, so the child has not kept the stream's copies: its disk may have
+        been full."""
         for key in [key for key, each in self._flying.items() if each[0].sent_s + timeout_s <= self._acked_sent_s]:
             self._send_again(key)
 
@@ -385,7 +385,7 @@ class Outgoing:
         self._fall_behind(key)
 
     def _land(self, key: StreamKey) -> None:
-        """Forget what of this stream is under way."""
+        """Forget everything of this stream that is under way."""
         self.flying_bytes -= sum(each.bytes for each in self._flying.pop(key, ()))
         if self._behind:
             self._followers.ready[self] = None

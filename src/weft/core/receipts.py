@@ -42,8 +42,8 @@ class OwedReceipts:
         self._copies_at = copies_at
         self._alone: deque[tuple[int, list[Receipted]]] = deque()  # by ticket: they wait only for our own sync
         self._unsynced: deque[Owed] = deque()  # by ticket: they also wait for copies
-        # Durable here, but not on enough nodes yet: by offset, apart for each number of copies. So one that asks for
-        # more than there are nodes does not hold up those behind it.
+        # Durable here, but not on enough nodes yet: in the order of offsets, with a queue for each number of copies. So
+        # a receipt that asks for more copies than there are nodes does not hold up the others.
         self._uncopied: dict[StreamKey, dict[int, deque[Owed]]] = {}
         self._refusals: deque[tuple[int, Refused]] = deque()  # by ticket
 

@@ -273,7 +273,7 @@ class Replication:
         """Begin to serve each stream that the child asked for. The positions in ``resuming`` are freed along the way,
         because freeing them all at once would take long, too."""
         for info in streams_of(self._log, resuming.origins & self._origins):
-            if info is None or not link.outgoing.serves(info.stream.origin):  # the child has left the origin
+            if info is None or not link.outgoing.serves(info.stream.origin):  # the child left it meanwhile
                 yield ()
                 continue
             key = (info.stream, info.epoch)
@@ -363,9 +363,9 @@ class Replication:
                 return
 
     def _is_expected(self, incoming: Incoming, origin: NodeId, now_s: float) -> bool:
-        """Whether to accept an origin's streams from a peer: if we asked this peer for them. If the origin is out of
-        reach, its streams are accepted from all peers, even before we ask, because we may not know that there are
-        any."""
+        """Whether to accept an origin's streams from a peer. We accept them if we asked this peer for them. If the
+        origin is out of reach, we accept them from all peers, even before we ask, because we may not know that there
+        are any."""
         return incoming.may_bring(origin, now_s) or self._routes.topology.parent(origin, self._me) is None
 
     def _take(self, incoming: Incoming, copy: Copy, now_s: float) -> Taken | PeerFault:

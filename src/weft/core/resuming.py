@@ -23,7 +23,7 @@ class Resuming:
 
     origins: set[NodeId] = field(default_factory=set)
     has: dict[StreamKey, int] = field(default_factory=dict)  # up to which offset the child has each stream
-    began: dict[StreamKey, int] = field(default_factory=dict)  # where copies begin that begin in the middle
+    began: dict[StreamKey, int] = field(default_factory=dict)  # first offsets of copies that begin in the middle
     size: int = 0
 
     def add(self, part: ReceivedResume) -> None:

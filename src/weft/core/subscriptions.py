@@ -44,7 +44,7 @@ TURN_BYTES_MAX: Final = 8 * MIB  # given to all subscribers in one turn of the l
 TURN_STREAMS_MAX: Final = 128  # looked at for all subscribers in one turn: a few milliseconds
 SHARE_COST: Final = 0.25  # taking what was read for another subscriber costs this share of looking at a stream
 POSITIONS_AT_ONCE: Final = 2_048  # named by a subscription's start, and taken in one step: a few milliseconds
-TOLD_MAX: Final = 1024  # gaps that groups were told of; of a forgotten one, a group is told once more
+TOLD_MAX: Final = 1024  # gaps that groups were told of; if one is forgotten, its group is told again
 SHARED_BYTES_MIN: Final = 64 * KIB  # larger batches are shared with subscribers that still hold them
 
 
@@ -149,7 +149,7 @@ class Subscriptions:
         self._asked: list[Effect] = []  # requests to archive tables that this step makes
         # What was read in this step: subscribers at the same place get the same objects.
         self._shared: dict[tuple[StreamKey, int, int], list[Delivered]] = {}
-        self._portions: dict[tuple[StreamKey, int], Portion | None] = {}  # None: more than one portion
+        self._portions: dict[tuple[StreamKey, int], Portion | None] = {}  # None: ``_pump`` has to do it
         self._portion: Portion | None = None  # the last portion
         # Large batches that somebody still holds, by place and header: later subscribers get the same objects.
         self._large: WeakValueDictionary[tuple[StreamKey, int, bytes], Delivered] = WeakValueDictionary()
@@ -311,7 +311,7 @@ class Subscriptions:
             subscription = self._all[number]
             if subscription.history is not None and subscription.history.is_looking:
                 continue  # the stream is looked at when the subscription gets there
-            if not subscription.group and not subscription.reads(key):  # unless it began there after the sync
+            if not subscription.group and not subscription.reads(key):  # it reads it already if opened after the sync
                 try:
                     subscription.position(key, subscription.beginnings.later(info))
                 except WeftError as error:
@@ -644,7 +644,7 @@ class Subscriptions:
         stream, epoch = key
         if len(data) < SHARED_BYTES_MIN:
             return Delivered(stream, epoch, data, cursor)
-        place = (key, cursor, data[:HEADER_BYTES])  # the header has the checksum of everything behind it
+        place = (key, cursor, data[:HEADER_BYTES])  # the header has the checksum of everything after it
         known = self._large.get(place)
         if known is None:
             known = self._large[place] = Delivered(stream, epoch, data, cursor)

@@ -24,7 +24,7 @@ class Sign(Enum):
     DOWN = "down"
 
 
-# A pair that is absent changes nothing.
+# A pair that is not listed changes nothing.
 TRANSITIONS: Final = {
     (Health.DISCONNECTED, Sign.UP): Health.HEALTHY,
     (Health.HEALTHY, Sign.MISSED): Health.UNHEALTHY,

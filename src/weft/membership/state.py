@@ -104,9 +104,9 @@ class NodeState:
     interest_capped: bool = False
     interest_summary: Summary | None = None  # if given, topics have to pass both the patterns and this
     interest_since_us: tuple[int, ...] = ()  # since when each pattern is wanted; empty: all since ever
-    talked: int = 0  # events about groups that the node had published by then: who has fewer of them is behind
+    talked: int = 0  # events about groups that the node had published by then; nodes with fewer are behind
     signed: Signed | None = field(default=None, repr=False, compare=False)  # all of this, signed by the node itself
-    # Both follow from the rest, and every exchange needs them.
+    # Both are computed from the rest, and kept because every exchange needs them.
     digest: Digest = field(init=False, repr=False, compare=False)
     size_bytes: int = field(init=False, repr=False, compare=False)  # estimated, as protobuf
 

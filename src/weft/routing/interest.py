@@ -153,7 +153,7 @@ def _merged(patterns: list[Pattern], widening: Widening, patterns_max: int) -> s
         for wide in widening(pattern):
             groups[wide].append(pattern)
     left = set(patterns)
-    for wide, group in sorted(groups.items(), key=lambda item: -len(item[1])):  # otherwise in the order of `patterns`
+    for wide, group in sorted(groups.items(), key=lambda item: -len(item[1])):  # equal sizes: as in `patterns`
         if len(left) <= patterns_max:
             break
         still = left.intersection(group)  # a larger group may have taken some of them
