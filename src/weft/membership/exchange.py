@@ -135,12 +135,12 @@ class Exchange:
         ours = self._table.digest_of(node_id)
         if theirs == ours or theirs.covers(ours):
             outbox.nodes.pop(node_id, None)
-            # Ask once per interval. If a state never comes, or we do not accept it, we must not ask for ever.
+            # Ask once per interval: a state may never come, or not be accepted, and asking must not go in circles.
             if ours.has_content_of(theirs) or node_id in self._asked:
                 return False
             self._asked.add(node_id)
         elif theirs.has_content_of(ours):
-            # The peer thinks better of the node. Insist once: it may have its reasons, like a goodbye without signature.
+            # The peer thinks better of the node. Tell it only once: it may refuse the news, as an unsigned goodbye.
             if (peer, node_id) in self._insisted:
                 return False
             self._insisted.add((peer, node_id))
