@@ -1,4 +1,4 @@
-"""How links read a log: a bounded amount at once, and past events that are gone for good."""
+"""How links read a log: a bounded amount at once, and without stopping at events that are gone for good."""
 
 from __future__ import annotations
 
