@@ -3,7 +3,7 @@ acts on the answers.
 
 Read in this order:
 
-- ``trie``: finds who wants a topic, among the subscribers of this node or among other nodes.
+- ``trie``: finds the subscribers of this node, or the other nodes, that want a topic.
 - ``interest``: how a node announces many patterns as a few, and the table of which node wants what.
 - ``summary``: very many patterns as a filter, which never misses a topic that they select, and rarely adds another.
 - ``pieces``: lets long work over very many patterns pause in between.
