@@ -18,14 +18,14 @@ Read in this order:
 
 - ``messages``       all inputs and effects
 - ``broker``         all of it, as one step function
-- ``receipts``       what publishers are owed
+- ``receipts``       when a publisher gets its receipt
 - ``subscriptions``, ``beginnings``   delivery to this node's subscribers, and where they start
 - ``routes``         what membership says, as trees and interest
 - ``replication``    links: ``outgoing`` and ``incoming`` copies, and ``plain`` peers that know only four messages
-- ``past``           copies that begin in the middle, and what came before
+- ``past``           what copies lack that begin in the middle, and how it is fetched
 - ``groups``, ``group_work``          members that share streams
 - ``topics``         topics that belong to the mesh itself
-- ``views``          what people get to see of it
+- ``views``          what people get to see of a node's core
 """
 
 from weft.core.broker import Broker

@@ -1,8 +1,8 @@
 """Where a subscription begins in a stream.
 
-If the log has the stream when the subscription is opened, the place is known at once. But this node may hear of a
-stream later, and its history may still be on its way from another node: then the place may have to be searched for as
-events come in (``Search``).
+If the log has the stream when the subscription is opened, the place is usually known at once. But this node may hear of
+a stream later, and the stream's history may still be on its way from another node. Then the place may have to be
+searched for as events come in (``Search``).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Floors: TypeAlias = Mapping[StreamKey, int]
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Begin at the first event at or after a time; if ``floored``, no later than the floor of the stream.
+    """Begin at the first event at or after a time or, if ``floored``, at the floor of the stream if that is earlier.
 
-    The floor is where the stream ended when the node that sends it heard of our interest. Everything from there on is
-    new, whatever its timestamps say.
+    The floor is where the stream ended when the node that sends it to us heard of our interest. Everything from there
+    on is new, whatever its timestamps say.
     """
 
     timestamp_us: int
     floored: bool = False
-    archived: int | None = None  # its offset in the archive table, if the table has it
+    archived: int | None = None  # the offset of that event in the archive table, if the table has it
 
     def find(self, log: Log, key: StreamKey, floors: Floors, pasts: Pasts) -> int | None:
         """Find the offset; None while it is not there yet."""
@@ -62,8 +62,9 @@ EARLIEST: Final = Search(NO_TIME_US)  # in a copy that begins in the middle, thi
 class Beginnings:
     """The beginnings of one subscription. ``opened_us``: the wall clock when it was opened.
 
-    ``has_history``: it belongs to a group that has been used before. Then streams without a position are new to the
-    group, and it begins at their first event, so that it misses nothing that came while its members were away.
+    ``has_history``: the subscription belongs to a group that has been used before. Then streams without a position are
+    new to the group, and the group begins at their first event, so that it misses nothing that came while its members
+    were away.
 
     A start may name a hundred thousand positions, so ``read_some`` takes them in pieces. ``archived`` says for which
     topics an archive table may have what the log does not.
@@ -76,7 +77,7 @@ class Beginnings:
     archived: Archived = nothing_archived
     named: dict[StreamKey, int] = field(init=False, default_factory=dict)  # the offsets that the start names
     unread: Iterator[Position] = field(init=False)  # positions that ``read_some`` has not taken yet
-    since_us: int = field(init=False)  # asked of all subscriptions whenever the mesh is told what is wanted
+    since_us: int = field(init=False)  # kept, because every announcement of interest asks for it
 
     def __post_init__(self) -> None:
         positions = self.start.positions if isinstance(self.start, FromPositions) else ()
@@ -107,12 +108,12 @@ class Beginnings:
 
     @property
     def looks_back(self) -> bool:
-        """Whether it may begin before what the log has, at a place that the start does not name."""
+        """Whether the subscription may begin before what the log has, at a place that the start does not name."""
         return self.start not in (Edge.LATEST, Edge.OWN)
 
     @property
     def looks_since_us(self) -> int | None:
-        """The time since which it wants events in that case; None: since ever."""
+        """If ``looks_back``, the time since which the subscription wants events; None: since ever."""
         match self.start:
             case FromTime(timestamp_us):
                 return timestamp_us
@@ -164,8 +165,8 @@ class Beginnings:
                 assert_never(self.start)
 
     def _since_us(self) -> int:
-        """Since when it wants events: copies that are made for it may begin there. Positions earlier than that do no
-        harm, because the past is fetched for them."""
+        """Since when the subscription wants events: copies that are made for it may begin there. It may name earlier
+        positions all the same, because the past is fetched for them."""
         match self.start:
             case Edge.EARLIEST:
                 return SINCE_EVER_US
@@ -184,7 +185,7 @@ class Beginnings:
             # If the copy is late, its past may still be fetched. What an archive table has is found out when it is
             # read.
             raise PositionExpired(f"offset {offset} of {info.stream} has expired", **facts)
-        if offset > info.end and info.stream.origin == self.me:  # in others, a copy may be on its way
+        if offset > info.end and info.stream.origin == self.me:  # in other streams, the events may be on their way
             raise PositionAhead(f"offset {offset} of {info.stream} has not been given yet", **facts)
         return offset
 

@@ -1,7 +1,7 @@
 """The core of a node: inputs in, effects out. It owns the log and decides; the runtime acts.
 
-Receipts, deliveries, copies to peers and acknowledgements come only out of a ``Synced`` step, or later from what such a
-step made durable. So nobody is ever told of something that could still be lost.
+A ``Synced`` step makes events durable. Only then, or in later steps, do receipts, deliveries, copies to peers and
+acknowledgements for them come out. So nobody is ever told of something that could still be lost.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ from weft.model.key_value import KV_PREFIX
 from weft.routing import SINCE_EVER_US, Pieces, finished
 
 NOTHING_DUE: Final = (None,) * 7  # the usual case, recognised by one comparison
-OWN_STREAMS_KEPT: Final = 16_384  # made once for many events; about 3 MiB
+OWN_STREAMS_KEPT: Final = 16_384  # cached, because many events use the same stream; about 3 MiB
 ROUTES_DELAY_S: Final = 0.01  # changes of the mesh within this time are handled together
 INTEREST_DELAY_S: Final = 0.02  # subscriptions within this time are announced together
-INTEREST_PATTERN_S: Final = 0.0001  # 10,000 patterns take 80 ms to sort out and 17 KB for every node, once a second
+INTEREST_PATTERN_S: Final = 0.0001  # pause per pattern: 10,000 cost 80 ms here and 17 KB to every node, once a second
 TOLD_AT_ONCE: Final = 128  # patterns that are sorted out in one step: a millisecond or two
 
 
@@ -104,7 +104,7 @@ class Broker:
         self._wall_offset_s = wall_offset_s
         self._owed = OwedReceipts(self.replication.copies_at)
         self._known: set[StreamKey] = {(info.stream, info.epoch) for info in log.streams()}
-        self._routes_due_s: float | None = None  # when to handle changes of the mesh
+        self._routes_due_s: float | None = None  # when to handle changes of the mesh; None: there are none
         self._interest_due_s: float | None = None
         self._interest_told: TellInterest | None = None
         self._telling: Pieces[TellInterest] | None = None  # set while the announcement is being worked out
@@ -150,8 +150,8 @@ class Broker:
         return [*effects, *self._ended(ended, now_s)] if ended else effects
 
     def _ended(self, ended: list[int], now_s: float) -> list[Effect]:
-        """Clean up after subscriptions that we ended: their streams are free for other members, and their patterns are
-        no longer wanted."""
+        """Clean up after subscriptions that this node ended: their streams are free for other members, and their
+        patterns are no longer wanted."""
         self._interest_changed(now_s)
         return [effect for number in ended for effect in self.group_work.leave(number, now_s)]
 
@@ -286,7 +286,7 @@ class Broker:
             self.replication.keep_copies((outcome.stream, outcome.epoch), copies)
 
     def _synced(self, synced: Synced, now_s: float) -> list[Effect]:
-        """Receipts first; then wake everybody who waits for the events."""
+        """Give the receipts first. Then wake everybody who waits for the events."""
         effects = self._owed.synced(synced.ticket)
         for key in synced.advanced:
             if key not in self._known:
@@ -371,7 +371,7 @@ class Broker:
         return self._tell_on()
 
     def _tell_on(self) -> list[Effect]:
-        """Go on working out the announcement to the mesh, one piece in each turn of the loop."""
+        """Work out the next piece of the announcement to the mesh, one in each turn of the loop."""
         assert self._telling is not None, "it was begun"
         try:
             next(self._telling)
@@ -387,11 +387,11 @@ class Broker:
         return [tell]
 
     def _wishes(self) -> dict[Pattern, int]:
-        """What this node wants, and since when. While a pattern stays wanted, its earliest time stays, too, so that
-        subscribers that come and go are no news to the mesh."""
+        """What this node wants, and since when. A pattern keeps its earliest time as long as it is wanted, so that
+        nothing has to be announced when subscribers come and go."""
         plain = self._settings.plain_patterns if self.replication.plain else ()
         dead = map(Pattern, self.group_work.groups.dead_topics)
-        serving = dict.fromkeys(self.calls.patterns(), SINCE_EVER_US)  # announced; nothing is copied for it
+        serving = dict.fromkeys(self.calls.patterns(), SINCE_EVER_US)  # announced like interest, but without events
         wishes = {**serving, **self.subscriptions.wishes(), **dict.fromkeys((*plain, *dead), SINCE_EVER_US)}
         if not self._settings.late_copies:
             wishes = dict.fromkeys(wishes, SINCE_EVER_US)

@@ -1,7 +1,7 @@
 """Inputs and effects of the machine for requests and replies (``calls``).
 
-A call is one request with all its replies. The asker's node gives it a number, which is unique in the mesh together
-with that node's name. Nothing of a call is ever written to a disk.
+A call is one request with all its replies. The asker's node gives it a number; together with that node's name, the
+number is unique in the mesh. Nothing of a call is ever written to a disk.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final, NamedTuple, TypeAlias
 from weft.limits import MIB
 from weft.model import NodeId, Pattern, Topic
 
-CALL_PAYLOAD_BYTES_MAX: Final = 1 * MIB  # of a request or a reply, which is held in memory; more is a stream
+CALL_PAYLOAD_BYTES_MAX: Final = 1 * MIB  # of a request or a reply, which is held in memory; for more, publish events
 CALL_TIMEOUT_S_MAX: Final = 86_400.0  # of a call with all its replies
 CALL_ERROR_CHARS_MAX: Final = 1024  # of the message that a failed handler answers with
-CALL_HOPS_MAX: Final = 64  # nodes that a frame passes: where views of the mesh differ, it could go in circles
+CALL_HOPS_MAX: Final = 64  # nodes that a frame passes: it could go in circles where views of the mesh differ
 CALL_WINDOW: Final = 16  # replies of one call that were sent and not taken yet
-CALL_SLOTS_MAX: Final = 4096  # requests that one server has in hand at once
+CALL_SLOTS_MAX: Final = 4096  # requests that one server may have in hand at once
 
 
 class CallKey(NamedTuple):
@@ -29,7 +29,8 @@ class CallKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """``timeout_s``: for all replies together. ``durable``: the server publishes the reply, too."""
+    """A request. ``timeout_s``: how long the call may take, with all its replies. ``durable``: the server also
+    publishes the reply."""
 
     topic: Topic
     payload: bytes
@@ -44,8 +45,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """``last``: no more replies follow. ``failed``: the handler has failed, and this text says why. ``event``: where a
-    durable reply is kept."""
+    """A reply. ``last``: no more replies follow. ``failed``: the handler has failed, and this text says why. ``event``:
+    which event holds a durable reply."""
 
     payload: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class Reply:
 
 
 class CallFault(Enum):
-    """Why a call has no reply. A request that certainly reached no server may be given to another one."""
+    """Why a call has no reply. A request that certainly reached no server may be given to another server."""
 
     NO_SERVER = "no-server"  # nobody serves the topic
     BUSY = "busy"  # those that serve it have no room for more
@@ -93,8 +94,8 @@ CallBody: TypeAlias = Question | Reply | Refusal | Cancel | Took
 
 @dataclass(frozen=True, slots=True)
 class CallFrame:
-    """From one node to another, over those in between. ``slots``: how much the server's node can do at once. ``index``:
-    the number of the reply within its call, so that a missing one is noticed."""
+    """What one node sends to another, over the nodes in between. ``slots``: how many requests the server's node can
+    handle at once. ``index``: the number of the reply within its call, so that a missing reply is noticed."""
 
     source: NodeId
     target: NodeId
@@ -151,7 +152,7 @@ class ServerGone:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A reply to the request that this server got under that number."""
+    """A reply to the request that this server got under this number."""
 
     server: int
     handle: int

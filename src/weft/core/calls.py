@@ -1,12 +1,14 @@
 """Requests and replies in memory: who serves a topic, which of them gets a request, and the way back (CON-04).
 
 1. A client that serves topics is a server of its node. The node announces this to the mesh as interest in
-``weft.serve.<pattern>``; there are no events on such topics. 2. The asker's node picks one of the nodes that serve the
-topic, in turns weighted by how much each can do at once. That node gives the request to one of its servers, or lets it
-wait for one. 3. A request goes to at most one server. Until one has it, it may go to another node. After that nobody
-else gets it, and the asker hears of anything that goes wrong. 4. Frames go from node to node along the shortest paths.
-Nothing of a call is in any log, so a frame that is lost with a link is lost. The asker's node notices this if the link
-was its own or the server's node is out of reach; of other links, the nodes in between tell it (``passing``).
+   ``weft.serve.<pattern>``; there are no events on such topics.
+2. The asker's node picks one of the nodes that serve the topic, in turns weighted by how much each can do at once. That
+   node gives the request to one of its servers, or queues it until a server is free.
+3. A request goes to at most one server. Until a server has it, it may go to another node. After that, no other server
+   gets it, and the asker hears of anything that goes wrong.
+4. Frames go from node to node along the shortest paths. Nothing of a call is in any log, so a frame that was on a
+   broken link is lost for good. The asker's node notices this if the link was its own, or if the server's node is out
+   of reach. If another link breaks, the nodes in between tell the asker's node (``passing``).
 """
 
 from __future__ import annotations
@@ -54,10 +56,10 @@ from weft.routing import Trie
 
 SERVE_PREFIX: Final = "weft.serve."
 CALLS_WAITING_MAX: Final = 4096  # requests at one node that wait for a server; more are refused
-CALLS_RECENT_MAX: Final = 16_384  # finished calls that are remembered, so that a frame that comes twice counts once
-CALLS_WAITING_BYTES_MAX: Final = 64 * MIB  # likewise
-TURNS_KEPT_MAX: Final = 4096  # topics whose turns are remembered; others begin again
-EXPIRY_SLACK_S: Final = 1.0  # the asker gives up sooner than the nodes
+CALLS_RECENT_MAX: Final = 16_384  # finished calls that are remembered, so that a repeated frame counts once
+CALLS_WAITING_BYTES_MAX: Final = 64 * MIB  # in total, for the payloads of such requests
+TURNS_KEPT_MAX: Final = 4096  # topics whose turns are remembered; the turns of others start over
+EXPIRY_SLACK_S: Final = 1.0  # nodes drop a call this much later than the asker gives up
 
 Effects = list[CallEffect | SendCall]
 
@@ -74,7 +76,7 @@ class Server:
     id: int
     pattern: Pattern
     slots: int
-    hands: dict[int, CallKey] = field(default_factory=dict)  # by handle
+    hands: dict[int, CallKey] = field(default_factory=dict)  # requests in hand, by handle
     is_open: bool = True
     turn: int = 0
 
@@ -85,7 +87,8 @@ class Server:
 
 @dataclass(slots=True)
 class Asked:
-    """A call of a client of this node. ``at``: the node that has it. ``via``: the peer to which it was sent."""
+    """A call of a client of this node. ``at``: the node that has the request. ``via``: the peer to which it was
+    sent."""
 
     question: Question
     tried: set[NodeId] = field(default_factory=set)
@@ -98,7 +101,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Taken:
-    """A call that one of our servers has, or that waits for one (``server`` None)."""
+    """A call that one of our servers has, or that waits for a free one (``server`` is None)."""
 
     question: Question
     server: Server | None = None
@@ -123,7 +126,7 @@ class Calls:
         self._waiting_bytes = 0
         self._recent: OrderedDict[CallKey, None] = OrderedDict()
         self._handles = 0
-        self._slots: dict[tuple[NodeId, Topic], int] = {}  # as the other nodes said last
+        self._slots: dict[tuple[NodeId, Topic], int] = {}  # how many slots each node has for a topic, as it said last
         self._outside: Counter[tuple[NodeId, Topic]] = Counter()  # how many of our calls each node has
         self._turns: OrderedDict[Topic, dict[NodeId, float]] = OrderedDict()
         self._passing = Passing()
@@ -191,7 +194,7 @@ class Calls:
                 assert_never(event)
 
     def tick(self, now_s: float) -> Effects:
-        """Calls whose time is over, and that nobody has ended."""
+        """Drop the calls whose time is over, and that nobody has ended."""
         effects: Effects = []
         while self._deadlines and self._deadlines[0][0] <= now_s:
             _, origin, number = heappop(self._deadlines)
@@ -261,7 +264,7 @@ class Calls:
         self._outside[node, asked.question.topic] += 1
 
     def _come_back(self, asked: Asked) -> None:
-        """Note that no node has it."""
+        """Note that no node has the request now."""
         if asked.at is not None:
             place = asked.at, asked.question.topic
             self._outside[place] -= 1
@@ -276,7 +279,8 @@ class Calls:
             self._come_back(asked)
 
     def _pick(self, topic: Topic, slots: dict[NodeId, int]) -> NodeId:
-        """Pick nodes in turns, and those that can do more accordingly more often (smooth weighted round robin)."""
+        """Pick the next node in turn. A node with more slots comes up more often, in proportion (smooth weighted round
+        robin)."""
         if len(slots) == 1:
             return next(iter(slots))
         weights = {node: max(count - self._outside[node, topic], 0) for node, count in slots.items()}
@@ -360,7 +364,7 @@ class Calls:
         return effects
 
     def _unserved(self) -> Effects:
-        """Send requests elsewhere whose servers are gone."""
+        """Send waiting requests elsewhere if no server for their topic is left here."""
         effects: Effects = []
         for topic in [each for each in self._waiting if not self._here(each)]:
             for key in self._waiting.pop(topic):
@@ -370,7 +374,7 @@ class Calls:
         return effects
 
     def _take(self, key: CallKey, question: Question) -> Effects | Refusal:
-        """Give a request to one of our servers, or let it wait for one."""
+        """Give a request to one of our servers, or let it wait until one is free."""
         servers = self._here(question.topic)
         if not servers:
             return Refusal(CallFault.NO_SERVER)
@@ -397,7 +401,7 @@ class Calls:
         return Handed(server.id, taken.handle, taken.question)
 
     def _work(self, server: Server) -> Effects:
-        """A server has room: give it the requests that have waited longest, one topic after the other."""
+        """Give a server that has room the requests that have waited longest, one topic after the other."""
         effects: Effects = []
         for topic in [each for each in self._waiting if server.id in self._patterns.match(each)]:
             line = self._waiting[topic]
@@ -440,14 +444,15 @@ class Calls:
         return self._refused(key.number, refusal)
 
     def _back(self, key: CallKey, body: Reply | Refusal, topic: Topic, index: int = 0) -> Effects:
-        """Send this to the asker's node, which also learns from it how much this node can do at once."""
+        """Send a reply or refusal to the asker's node. The frame also says how many requests this node can handle at
+        once."""
         hop = self.next_hop(key.origin)
         slots = sum(each.slots for each in self._here(topic))
         frame = CallFrame(self._me, key.origin, key.number, body, 0, slots, index)
         return [] if hop is None else [SendCall(hop, frame)]
 
     def _drop(self, key: CallKey) -> Effects:
-        """Nobody waits for the replies of this call any longer."""
+        """Drop a call, because nobody waits for its replies any longer."""
         taken = self._taken.pop(key, None)
         if taken is None:
             return []
@@ -554,7 +559,8 @@ class Calls:
         self._links.add(peer)
 
     def link_down(self, peer: NodeId) -> Effects:
-        """Requests that went this way may have arrived or not."""
+        """Fail the calls that were sent over this link, and tell the askers of requests that passed through this node.
+        The requests may have arrived or not."""
         self._links.discard(peer)
         lost = [number for number, asked in self._asked.items() if asked.via == peer]
         effects = self._lose(lost, f"the link to {peer} broke")

@@ -1,7 +1,7 @@
-"""Work on very many streams, done some of it in each turn of the loop.
+"""Work on very many streams, of which some is done in each turn of the loop.
 
-Somebody with a hundred thousand streams comes or goes, or the mesh changes for them: all at once, that would hold up
-the loop for seconds (SEC-05).
+A peer may come or go with a hundred thousand streams, or the mesh may change for all of them. Handling that all at once
+would hold up the loop for seconds (SEC-05).
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Final, TypeAlias
 from weft.core.messages import Effect
 
 STEPS_AT_ONCE: Final = 256  # in one turn of the loop; 6 to 30 µs each
-BEGINNING_STEPS: Final = 32  # what beginning an errand counts for: it may list the streams
+BEGINNING_STEPS: Final = 32  # what it counts to begin or resume an errand, which may list the streams
 
-Errand: TypeAlias = Iterator[Sequence[Effect]]  # one step looks at one stream, or at the names of a few
+Errand: TypeAlias = Iterator[Sequence[Effect]]  # one step looks at one stream, or only at the names of a few
 
 
 class Errands:
     """The errands of one owner are done in order, and owners take turns."""
 
     def __init__(self) -> None:
-        self._lines: dict[Hashable, deque[Errand]] = {}  # none is empty
+        self._lines: dict[Hashable, deque[Errand]] = {}  # no line is empty
         self._left = STEPS_AT_ONCE
 
     def __bool__(self) -> bool:
@@ -35,7 +35,7 @@ class Errands:
         self._lines.setdefault(owner, deque()).append(errand)
 
     def drop(self, owner: Hashable) -> None:
-        """What the owner still had to do no longer matters."""
+        """Drop the owner's errands: what it still had to do no longer matters."""
         self._lines.pop(owner, None)
 
     def run(self) -> list[Effect]:
@@ -49,11 +49,11 @@ class Errands:
             if is_done:
                 line.popleft()
             if line:
-                self._lines[owner] = line  # behind the others
+                self._lines[owner] = line  # at the end of the queue
         return effects
 
     def _run(self, errand: Errand, effects: list[Effect]) -> bool:
-        """Return whether it is done."""
+        """Run an errand as far as this turn allows; return whether it is done."""
         while True:
             try:
                 effects += next(errand)

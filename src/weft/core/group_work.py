@@ -64,13 +64,14 @@ ToWrite: TypeAlias = Say | CommitPositions | ForgetPositions | PutAside | MoveGr
 RETRY_S: Final = 1.0  # how long to wait after a full disk before the next try
 LOOKED_AT_ONCE: Final = 256  # streams looked at for new members in one turn of the loop: a few milliseconds
 PLACED_AT_ONCE: Final = 256  # streams of assignments whose places are looked up in one turn: a few milliseconds
-MEMBER_STREAMS: Final = 16  # a member counts for at least this many: it costs something even without streams
-HEARD_AT_ONCE: Final = 500  # events about groups in one step, up to the end of a batch: a few milliseconds
+MEMBER_STREAMS: Final = 16  # a member counts for this many streams more, because it has a cost of its own
+HEARD_AT_ONCE: Final = 500  # events about groups read in one step, in whole batches: a few milliseconds
 
 
 @dataclass(slots=True)
 class Joining:
-    """A member that is joining: where it begins in streams without a position, as far as they were looked at."""
+    """A member that is joining. ``starts``: where it begins in streams without a position, as far as they were looked
+    at."""
 
     request: Subscribe
     subscription: Subscription
@@ -103,14 +104,14 @@ class GroupWork:
         self._starts: dict[int, dict[StreamKey, int | Search]] = {}  # where members begin in streams without a position
         self._joining: dict[int, Joining] = {}  # by subscription, in turn
         self._assigning: dict[int, Assigning] = {}  # by subscription, in turn
-        self._looks_left = LOOKED_AT_ONCE  # in this turn of the loop; a tick begins the next turn
+        self._looks_left = LOOKED_AT_ONCE  # for this turn of the loop; a tick begins the next turn
         self._places_left = PLACED_AT_ONCE  # likewise
         self._heard: dict[StreamKey, int] = {}  # how far each stream about groups was read
         self._unheard: dict[StreamKey, None] = {}  # streams about groups with more to read
         self._talk_ends: dict[StreamKey, int] = {}  # how far each stream about groups is durable
-        self._synced = log.synced  # nothing that came before this ticket waits for a sync
+        self._synced = log.synced  # everything up to this ticket is durable
         self._moves: deque[tuple[int, int]] = deque()  # tickets of moves that are not durable yet, with their requests
-        self._unwritten: deque[ToWrite] = deque()  # what the disk had no room for
+        self._unwritten: deque[ToWrite] = deque()  # effects for which the disk had no room
         self._retry_at_s = 0.0
 
     def start(self, now_s: float) -> list[Effect]:
@@ -128,8 +129,8 @@ class GroupWork:
     # --- members -------------------------------------------------------------------------------------------------
 
     def join(self, request: Subscribe, now_s: float) -> list[Effect]:
-        """Let a member join. Its start counts only where the group has no position: to move a group, one has to say
-        so."""
+        """Let a member join. Its start counts only where the group has no position; only ``MoveGroup`` moves a
+        position."""
         try:
             self._recall(parse_group(request.group), now_s)
         except UsageError as error:
@@ -144,12 +145,12 @@ class GroupWork:
             return [Ended(request.subscription, error)]
         self._joining[request.subscription] = Joining(request, subscription)
         if self._looks_left <= 0:
-            return []  # many members join at once: the others have their turn first
+            return []  # many members join at once, and those before this one come first
         return [*self._look_on(now_s), *self.perform(self.groups.tick(now_s), now_s)]
 
     def _look_on(self, now_s: float) -> list[Effect]:
-        """Look at the next streams for members that are joining, in turn. After its last stream, a joining one is a
-        member."""
+        """Look at the next streams for members that are joining, in turn. Once all streams have been looked at, the
+        member has joined."""
         effects: list[Effect] = []
         while self._joining and self._looks_left > 0:
             effects += self._look_for(next(iter(self._joining)), now_s)
@@ -199,7 +200,7 @@ class GroupWork:
         return self.perform(self.groups.leave(subscription, now_s, died=died), now_s)
 
     def settled(self, settled: Settled, now_s: float) -> list[Effect]:
-        """Take acknowledgements, as far as this node has the events: nobody can have handled others."""
+        """Take acknowledgements, but only for events that this node has: nobody can have handled any others."""
         acks = []
         for each in settled.acks:
             end = min(each.end, self._end(Position(each.stream, each.epoch, 0)))
@@ -233,13 +234,15 @@ class GroupWork:
         return (self.groups.policy(parse_group(group)) or DEFAULT_POLICY).topic_of(group)
 
     def handled(self, handled: Handled, now_s: float) -> list[Effect]:
-        """Take positions of a member, as far as this node has the events: nobody can have handled others."""
+        """Take a member's positions, but only up to the end of what this node has: nobody can have handled anything
+        later."""
         positions = [each for each in handled.positions if each.offset <= self._end(each)]
         effects = self.groups.handled(handled.subscription, positions, handled.generation, now_s)
         return self.perform(effects, now_s)
 
     def move(self, move: MoveGroup, now_s: float) -> list[Effect]:
-        """Move a group. In other nodes' streams, positions may be ahead of the copy here; in our own they may not."""
+        """Move a group. In other nodes' streams, positions may be ahead of the copy here. In our own streams they may
+        not."""
         try:
             for each in move.positions:
                 if each.stream.origin == self._me and each.offset > self._end(each):
@@ -292,7 +295,7 @@ class GroupWork:
         return [*effects, *self._moved(ticket)] if self._moves else effects
 
     def _talked(self, talk: Mapping[StreamKey, int], now_s: float) -> None:
-        """Events about groups are durable, our own or those of other nodes."""
+        """Take events about groups, our own or those of other nodes, that a sync made durable."""
         for key in talk:
             if key[0].origin != self._me:
                 self._unheard[key] = None
@@ -339,7 +342,7 @@ class GroupWork:
         return soonest(due_s, self._retry_at_s) if self._unwritten else due_s
 
     def _hear(self, now_s: float) -> list[Effect]:
-        """Read on in what nodes say about groups. For a group that is not known yet, earlier statements count, too."""
+        """Read the next events about groups. For a group that is not known yet, read all earlier statements, too."""
         effects: list[Effect] = []
         left = HEARD_AT_ONCE
         while self._unheard and left > 0:
@@ -368,14 +371,15 @@ class GroupWork:
             latest: dict[bytes | None, Statement] = {}
             for batch in self._read_on(key):
                 for offset, event in enumerate(batch, batch.base_offset):
-                    latest.pop(event.key, None)  # keeps the order in which they were said: a ledger follows its place
+                    latest.pop(event.key, None)  # keeps the order of the statements: a ledger has to follow its place
                     latest[event.key] = Statement(info.stream.origin, info.epoch, offset, event)
             statements += latest.values()
         effects = self.groups.recall(name, statements, now_s)
         assert not self.perform(effects, now_s), "what is recalled has no members yet"
 
     def _read_on(self, key: StreamKey) -> Iterator[Batch]:
-        """What was not read yet. Statements lost by retention or damage are repeated by living nodes."""
+        """The batches of a stream that were not read yet. Living nodes repeat statements that retention or damage has
+        deleted."""
         stream, epoch = key
         info = self._log.info(stream, epoch)
         place = max(self._heard.get(key, 0), info.start)
@@ -433,7 +437,8 @@ class GroupWork:
         self._assigning[assignment.subscription] = Assigning(assignment)
 
     def _assign_on(self, now_s: float) -> list[Effect]:
-        """Look up the next places of assignments, in turn. The last place completes an assignment."""
+        """Look up where members begin in the streams assigned to them, some streams at a time and in turn. Once all
+        places of an assignment are known, the member is told."""
         effects: list[Effect] = []
         while self._assigning and self._places_left > 0:
             effects += self._assign_some(next(iter(self._assigning)), now_s)
@@ -478,15 +483,15 @@ class GroupWork:
 
     def _beginning(self, key: StreamKey) -> int:
         info = self._log.info(*key)
-        return info.start if info.late_us is None else 0  # its past may still be fetched
+        return info.start if info.late_us is None else 0  # the past of the copy may still be fetched
 
     def _has_expired(self, key: StreamKey, offset: int) -> bool:
-        """Whether an offset is before everything that this node has of the stream, or will have."""
+        """Whether an offset is before everything that this node has of the stream, or can still fetch."""
         info = self._log.info(*key)
         return offset < info.start and not self._subscriptions.pasts.lacks(info, offset=offset)
 
     def _place(self, subscription: Subscription, key: StreamKey, now_s: float) -> int | Search:
-        """Where a member begins in a stream; where it reads already, it goes on."""
+        """Where a member begins in a stream. In a stream that it reads already, it goes on where it is."""
         stream, epoch = key
         if key in subscription.cursors:
             return subscription.cursors[key]
@@ -508,7 +513,7 @@ class GroupWork:
         return position
 
     def _write(self, effects: Iterable[ToWrite], now_s: float) -> None:
-        """Write in order. What does not fit now is written once there is room."""
+        """Write the effects in order. What does not fit now is written once the disk has room."""
         for effect in effects:
             if not self._unwritten:
                 try:
@@ -542,7 +547,7 @@ class GroupWork:
             self.talked += len(stamped)
 
     def _letter(self, aside: PutAside) -> DeadLetter:
-        """Make a dead letter: the whole event, if it is still there; otherwise just its identity."""
+        """Make a dead letter. It has the whole event if that is still there, otherwise only its identity."""
         where = aside.event
         try:
             stored = self._log.read(where.stream, where.epoch, where.offset, where.offset + 1, bytes_max=1)
@@ -554,7 +559,7 @@ class GroupWork:
 
 
 class MemberRation:
-    """How much one member may have, as its group decides."""
+    """Asks a member's group how much the member may have next."""
 
     def __init__(self, work: GroupWork, subscription: int) -> None:
         self._work = work

@@ -1,8 +1,8 @@
-"""What a subscription reads in an archive table: what retention has cut from the log, and more (LAK-04, ADR 45).
+"""How a subscription reads in an archive table what the log no longer has, or never had (LAK-04, ADR 45).
 
 The core asks and the runtime reads: ``LookHistory`` asks where streams begin in the table, ``ReadHistory`` asks for the
-next events of one stream. A subscription has one piece under way or unread at a time, so its memory is bounded, and its
-streams in the table take turns. Its streams in the log do not wait for these.
+next events of one stream. A subscription has at most one piece under way or unread, so its memory is bounded, and its
+streams in the table take turns. Its streams in the log do not wait for those in the table.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def nothing_archived(topic: Topic) -> bool:
 
 @dataclass(slots=True)
 class HistoryCursor:
-    """The reading of one subscription. ``places`` says where streams begin in the table, while the subscription is
-    being opened."""
+    """How far one subscription is with its reading. ``places`` says where streams begin in the table; it is needed only
+    while the subscription is being opened."""
 
     is_looking: bool = False
     failure: WeftError | None = None  # why the places are not known
@@ -44,15 +44,15 @@ class HistoryCursor:
         self.is_looking = more
 
     def begin_of(self, key: StreamKey) -> int | None:
-        """Where the table begins with a stream; None: the table has nothing of it that is wanted. Raise the reason if
-        that is not known."""
+        """Where a stream begins in the table; None: the table has nothing of it that is wanted. If the table could not
+        be read, raise the reason."""
         if self.failure is not None:
             raise self.failure
         place = self.places.get(key)
         return None if place is None else place.begin
 
     def next_unseen(self, count: int) -> list[HistoryPlace]:
-        """Return so many places at most; none at the end, when the places are no longer needed."""
+        """Return the next places, at most so many. Return none at the end; the places are forgotten then."""
         if self.unseen is None:
             self.unseen = iter(list(self.places.values()))
         found = [place for _, place in zip(range(count), self.unseen, strict=False)]
@@ -63,7 +63,8 @@ class HistoryCursor:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def take(self, key: StreamKey, first: int) -> list[bytes]:
-        """Take the batches that have come for this place; the first may begin before it. Empty if none have come."""
+        """Take the batches that have come for this place; the first batch may begin before it. Empty if none have
+        come."""
         piece = self._piece
         if piece is None or (piece.stream, piece.epoch) != key:
             return []
@@ -71,7 +72,8 @@ class HistoryCursor:
         return [data for data in piece.batches if end_offset(data) > first] if piece.first <= first else []
 
     def asks(self, key: StreamKey, first: int) -> bool:
-        """Whether to read here now. If not, the stream gets its turn when the piece under way has been read."""
+        """Whether to ask for this place now; if so, note the request. If not, the stream gets its turn when the current
+        piece has been read."""
         if self._asked is not None or self._piece is not None:
             self._waiting[key] = None
             return False
@@ -79,7 +81,7 @@ class HistoryCursor:
         return True
 
     def came(self, read: HistoryRead) -> bool:
-        """Whether this answers the current request."""
+        """Take an answer; return whether it belongs to the current request."""
         if self._asked != ((read.stream, read.epoch), read.first):
             return False
         self._asked = None
@@ -88,13 +90,13 @@ class HistoryCursor:
         return True
 
     def drop(self, key: StreamKey) -> None:
-        """The stream is no longer read. A piece under way still comes, and is thrown away."""
+        """Stop reading a stream. A piece of it that is here already is thrown away."""
         self._waiting.pop(key, None)
         if self._piece is not None and (self._piece.stream, self._piece.epoch) == key:
             self._piece = None
 
     def take_waiting(self) -> dict[StreamKey, None]:
-        """Take the streams whose turn it is, unless a piece is still under way."""
+        """Take the streams that wait for their turn; none while a piece is under way or unread."""
         if self._asked is not None or self._piece is not None:
             return {}
         waiting, self._waiting = self._waiting, {}

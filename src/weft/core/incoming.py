@@ -1,4 +1,4 @@
-"""What this node takes over from one peer: copies of other nodes' streams; and the acknowledgements that it owes the
+"""What this node takes over from one peer (copies of other nodes' streams), and the acknowledgements that it owes the
 peer."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from weft.log import Log
 from weft.model import Batch, Epoch, NodeId, Position, Stream
 
 COPY_OFFSET_MAX: Final = 1 << 56  # two million events a second for a thousand years: no stream gets so far
-COPY_GAP_MAX: Final = 1 << 40  # offsets that retention or compaction deleted in one go: four months at 100,000 a second
-ASKED_LATELY_S: Final = 30.0  # after we left an origin: by then, everything that was under way has come
+COPY_GAP_MAX: Final = 1 << 40  # offsets deleted between two batches: four months at 100,000 a second
+ASKED_LATELY_S: Final = 30.0  # by then, everything has come that was under way when we left an origin
 
 
 class Taken(Enum):
@@ -41,7 +41,7 @@ def take(log: Log, copy: Copy) -> Taken | PeerFault:
     elif end is None:
         if copy.follows and not copy.expired:
             return Taken.MISSING
-        if batch.base_offset and not copy.expired:  # compaction deleted its first events: it begins all the same
+        if batch.base_offset and not copy.expired:  # compaction deleted the events before it
             log.restart_copy(stream, epoch, 0)
             log.append_gap(stream, epoch, batch.base_offset, lost=copy.lost)
     else:
@@ -67,7 +67,7 @@ def end_of(log: Log, stream: Stream, epoch: Epoch) -> int | None:
 
 
 def first_difference(log: Log, stream: Stream, epoch: Epoch, batch: Batch) -> int | None:
-    """The first offset at which a batch has another event than the log; None if there is none.
+    """The first offset at which a batch has a different event than the log; None if there is none.
 
     This compares events, not bytes, because compaction cuts batches differently. An event that one side lacks may have
     been compacted away, and proves nothing.
@@ -80,7 +80,7 @@ def first_difference(log: Log, stream: Stream, epoch: Epoch, batch: Batch) -> in
         return None
     try:
         kept = log.read(stream, epoch, first, end)
-    except WeftError:  # retention was quicker, or it is damaged here; others report that
+    except WeftError:  # deleted in between, or damaged here, which is reported elsewhere
         return None
     for data in kept:
         if data == batch.data:
@@ -99,11 +99,11 @@ class Incoming:
         self.peer = peer
         self.asked: set[NodeId] = set()  # origins that we get from this peer
         self._left_s: dict[NodeId, float] = {}  # origins that we used to get from it, and since when we no longer do
-        self._differing: dict[StreamKey, int] = {}  # where the peer has other events, and from where on
+        self._differing: dict[StreamKey, int] = {}  # where the peer's events differ, and from which offset on
         self._me = me
         self._log = log
         self._owed: dict[StreamKey, None] = {}  # streams to acknowledge once they are durable
-        self._told: set[StreamKey] = set()  # streams with missing events of which the peer was told, until they go on
+        self._told: set[StreamKey] = set()  # streams whose missing events the peer was told of
 
     def ask(self, origins: set[NodeId], now_s: float) -> None:
         """From now on we get exactly these origins from this peer."""
@@ -123,7 +123,7 @@ class Incoming:
 
     def take(self, copy: Copy) -> Taken | PeerFault:
         key = (copy.stream, copy.epoch)
-        if copy.stream.origin == self._me:  # our own events come back to us only by mistake; to make this stop:
+        if copy.stream.origin == self._me:  # our own events come back only by mistake; the ack makes the peer stop
             self._owed[key] = None
             return Taken.KNOWN
         if key in self._differing:
@@ -142,7 +142,7 @@ class Incoming:
         return self._differing[key]
 
     def is_known(self, copy: Copy) -> bool:
-        """Whether all of it is here."""
+        """Whether this node has all of a copy already."""
         end = end_of(self._log, copy.stream, copy.epoch)
         return end is not None and copy.batch.end_offset <= end
 
@@ -158,11 +158,12 @@ class Incoming:
         return True
 
     def no_room(self, copies: Iterable[Copy]) -> None:
-        """These copies were not kept. If their streams have gaps later on, the peer is told again."""
+        """Note that these copies were not kept. If their streams have gaps later on, the peer is told again."""
         self._told.difference_update((each.stream, each.epoch) for each in copies)
 
     def acks(self) -> tuple[Position, ...]:
-        """What to acknowledge now: what a sync made durable, and what was durable before it came again."""
+        """What to acknowledge now: copies that a sync made durable, and copies that were durable before they came
+        again."""
         owed, self._owed = self._owed, {}
         acks = []
         for key in owed:

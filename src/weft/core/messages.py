@@ -1,7 +1,7 @@
 """What goes into the core of a node and what comes out: inputs and effects.
 
-Clients and links are numbered by the runtime: a ``request`` is one batch of one publisher, a ``subscription`` one
-subscriber's stream. A peer is its node id: there is one link per peer (PL-01). Everything here has been checked at the
+The runtime gives out the numbers: a ``request`` is one batch of one publisher, a ``subscription`` is one subscriber's
+stream of deliveries. A peer is its node id: there is one link per peer (PL-01). Everything here has been checked at the
 border; ``weft.transport`` turns the messages of ``mesh.proto`` and ``peerlink.proto`` into these and back.
 """
 
@@ -59,10 +59,10 @@ class Copy:
     """A batch on its way to a peer.
 
     ``follows``: where the sender's batch before this one ended; the offsets in between no longer exist. ``expired``:
-    retention deleted what the receiver lacks before this batch. ``latest``: the end of the stream when the sender heard
-    of the receiver's interest; subscribers that want only new events begin there. ``late_us``: the receiver's copy
-    begins with this batch, because nobody there wants what came before this time. ``lost``: a repair has given up the
-    offsets between ``follows`` and the batch, so readers are to be told.
+    retention has deleted the events before this batch that the receiver lacks. ``latest``: the end of the stream when
+    the sender heard of the receiver's interest; subscribers that want only new events begin there. ``late_us``: if
+    given, the receiver's copy begins with this batch, because nobody there wants what came before this time. ``lost``:
+    a repair has given up the offsets between ``follows`` and the batch, so readers are to be told.
     """
 
     stream: Stream
@@ -78,8 +78,8 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A copy begins here, although it has no events yet. So the receiver knows what is new, whatever happens to the
-    link. ``late_us`` and ``latest`` are as in ``Copy``."""
+    """Tells the receiver where its copy begins, before it gets the first events. So it knows which events are new,
+    whatever happens to the link. ``late_us`` and ``latest`` are as in ``Copy``."""
 
     position: Position
     late_us: int
@@ -125,11 +125,11 @@ class PeerFault(StrEnum):
 
 
 class Holder(Protocol):
-    """Accounts for the memory of what is read for a subscriber, until it is on its way to it."""
+    """Accounts for the memory of what was read for a subscriber and is not yet on its way there."""
 
     @property
     def is_full(self) -> bool:
-        """Nothing more is to be read; ``AddCredit`` follows when that changes."""
+        """Whether nothing more is to be read. ``AddCredit`` follows when that changes."""
 
     def take(self, size: int) -> None: ...
 
@@ -148,8 +148,8 @@ UNBOUNDED: Final = Unbounded()
 
 class Delivered(Struct, weakref=True):
     """A stored batch for subscribers, without its events before ``first_offset``. All its subscribers share this
-    object. Its sender fills ``encoded`` (a part of a message) and ``message`` (a whole one), so that a small batch is
-    encoded once. ``tries``: how often the events have failed."""
+    object. The sender fills ``encoded`` (a part of a message) and ``message`` (a whole one), so that a small batch is
+    encoded only once. ``tries``: how often the events have failed."""
 
     stream: Stream
     epoch: Epoch
@@ -174,9 +174,9 @@ class PlainEvent:
 
 
 class Publish(Struct, frozen=True):
-    """``copies``: hold the receipt until so many nodes, including this one, have synced the batch.
+    """A batch to publish. ``copies``: hold the receipt until so many nodes, including this one, have synced the batch.
 
-    It is a struct because one is made for every batch, and that takes a tenth of the time.
+    It is a struct and not a dataclass because one is made for every batch, and a struct takes a tenth of the time.
     """
 
     request: int
@@ -194,7 +194,8 @@ class PublishAll(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PublishAsOne:
-    """Batches of different streams, without producers, that are stored in one write: after a crash, all or none."""
+    """Batches of different streams, without producers, that are stored in one write: after a crash, the log has all of
+    them or none."""
 
     publishes: Sequence[Publish]
 
@@ -212,8 +213,8 @@ class Synced(Struct, frozen=True):
 @dataclass(frozen=True, slots=True)
 class Subscribe:
     """``credit_bytes``: how much may be on its way to the subscriber; ``AddCredit`` adds to it. ``window``: how many
-    events a member that acknowledges by hand has in hand at most; 0: the member only says how far it has come.
-    ``policy``: for a group that has none yet. ``with_history``: it also reads in archive tables what the log no longer
+    events a member that acknowledges by hand may have in hand; 0: the member only says how far it has come. ``policy``:
+    for a group that has none yet. ``with_history``: the subscriber also gets from archive tables what the log no longer
     has."""
 
     subscription: int
@@ -231,7 +232,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class AddCredit:
-    """Also says that the subscriber's holder has room again."""
+    """More credit for a subscriber. It also says that the subscriber's holder has room again."""
 
     subscription: int
     bytes: int
@@ -239,7 +240,7 @@ class AddCredit:
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """Everything before these positions is handled. ``generation``: of the last assignment that the member has taken
+    """Everything before these positions is handled. ``generation``: the last assignment that the member has taken
     over."""
 
     subscription: int
@@ -287,8 +288,8 @@ class Unsubscribe:
 
 
 class HistoryPlace(NamedTuple):
-    """Where a stream begins in the archive table for a subscription. None: the table has nothing of it that is
-    wanted."""
+    """Where a stream begins in the archive table for a subscription. ``begin`` is None if the table has nothing of it
+    that is wanted."""
 
     stream: Stream
     epoch: Epoch
@@ -307,9 +308,9 @@ class HistoryFound:
 
 @dataclass(frozen=True, slots=True)
 class HistoryRead:
-    """The answer to ``ReadHistory``: stored batches, of which the first has the offset ``first``. Without batches, it
-    says why there are none (``error``), or which offset comes next (``goes_on``: compaction deleted those in between).
-    If it says neither, the table has no more of the stream, and the log does not have it."""
+    """The answer to ``ReadHistory``: stored batches, read from the offset ``first`` on. Without batches, it says why
+    there are none (``error``), or which offset comes next (``goes_on``: compaction deleted those in between). If it
+    says neither, the table has no more of the stream, and neither has the log."""
 
     subscription: int
     stream: Stream
@@ -360,12 +361,12 @@ class DropGroup:
 
 @dataclass(frozen=True, slots=True)
 class LinkUp:
-    """``plain``: the peer knows only the four messages of the design document. ``past``: it knows copies that begin in
-    the middle."""
+    """``plain``: the peer knows only the four messages of the design document. ``past``: the peer knows copies that
+    begin in the middle."""
 
     peer: NodeId
     plain: bool = False
-    calls: bool = False  # it knows requests and replies
+    calls: bool = False  # the peer knows requests and replies
     past: bool = False
 
 
@@ -382,7 +383,8 @@ class ReceivedCopies:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedAcks:
-    """Everything before these positions is synced at the peer. ``differing``: from these on, it keeps other events."""
+    """Everything before these positions is synced at the peer. ``differing``: from these positions on, it keeps other
+    events than we."""
 
     peer: NodeId
     positions: tuple[Position, ...]
@@ -391,8 +393,8 @@ class ReceivedAcks:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedResume:
-    """A child says which origins' streams it wants from us, and what it has of them. Without origins: in these streams,
-    it lacks the events from these positions on. ``begins``: where copies that begin in the middle do so."""
+    """A child says which origins' streams it wants from us, and what it has of them. Without origins, the positions say
+    from where on it lacks events. ``begins``: where the child's copies begin, if they begin in the middle."""
 
     peer: NodeId
     origins: tuple[NodeId, ...]
@@ -493,7 +495,8 @@ Input: TypeAlias = (
 
 
 class Receipted(NamedTuple):
-    """A batch is safe on so many nodes. ``repeated``: the log had it already, and this is its first receipt.
+    """A batch is safe on so many nodes. ``repeated``: the batch was sent again, the log had it already, and this
+    repeats the receipt of the first time.
 
     It is a tuple because there is one per batch.
     """
@@ -514,7 +517,7 @@ class Receipted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BucketsFound:
-    """The log has entries of buckets: now somebody has to follow them."""
+    """The log has entries of buckets, so the runtime has to begin to follow them."""
 
 
 class Receipts(Struct, frozen=True):
@@ -546,7 +549,7 @@ class Opened:
 
 
 class Deliver(Struct, frozen=True):
-    """These batches go to each of these subscriptions. Those at the same place are served together."""
+    """These batches go to each of these subscriptions. Subscriptions at the same place are served together."""
 
     subscriptions: Sequence[int]
     batches: tuple[Delivered, ...]
@@ -554,14 +557,14 @@ class Deliver(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class HeldUp:
-    """There is more for this subscription, but its holder is full: send ``AddCredit`` when it no longer is."""
+    """There is more for this subscription, but its holder is full. Send ``AddCredit`` when it has room again."""
 
     subscription: int
 
 
 @dataclass(frozen=True, slots=True)
 class LookHistory:
-    """Asks where these streams begin in the archive table, or where their first event since a time is. ``HistoryFound``
+    """Asks where streams begin in the archive table, or where their first event since a time is. ``HistoryFound``
     answers, in several pieces if there are many streams."""
 
     subscription: int
@@ -571,7 +574,8 @@ class LookHistory:
 
 @dataclass(frozen=True, slots=True)
 class ReadHistory:
-    """Asks to read on in the archive table, up to ``end``, from where the log has it. ``HistoryRead`` answers."""
+    """Asks for the next events in the archive table, up to ``end``; from there on, the log has them. ``HistoryRead``
+    answers."""
 
     subscription: int
     stream: Stream
@@ -592,7 +596,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """The answer to a ``Nacked``. ``rest``: everything behind it in the stream comes again, after it."""
+    """The answer to a ``Nacked``. ``rest``: all later events of the stream come again, after the refused one."""
 
     subscription: int
     stream: Stream
@@ -674,8 +678,8 @@ class DropLink:
 
 @dataclass(frozen=True, slots=True)
 class DamageFound:
-    """Events that others should get are damaged or gone in this log. The stream stops there, unless a repair has given
-    them up: then others are told of the loss."""
+    """Events that others should get are damaged or gone in this log. The stream stops there. If a repair has given the
+    events up, others are told of the loss, and the stream goes on."""
 
     error: StorageError
 
@@ -692,7 +696,7 @@ class EventsGone:
 
 @dataclass(frozen=True, slots=True)
 class PeerRefused:
-    """Something that a peer brought was refused, this many times. ``what`` describes the first of these, for people."""
+    """Something that a peer brought was refused, this many times. ``what`` describes the first case, for people."""
 
     peer: NodeId
     fault: PeerFault

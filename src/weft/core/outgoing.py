@@ -1,7 +1,8 @@
 """What one peer gets from this node's log. The peer is a child in the trees of some origins.
 
-The child says what it has (``resume``). From there on, it is sent every stream that somebody in its branch wants, as
-far as the window allows. Everything is read from the log when it is sent, so a lost frame costs only time.
+The child says how far it has each stream (``resume``). From there on, this node sends it every stream that somebody in
+its branch wants, as far as the window allows. Everything is read from the log when it is sent, so a lost frame costs
+only time.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from weft.log.errors import PositionExpired
 from weft.model import Batch, NodeId, Position
 from weft.routing import SINCE_EVER_US
 
-BEGINS_MAX: Final = 512  # copies whose beginning is looked for in one turn: a few milliseconds
-LOOKS_MAX: Final = 1024  # streams looked at in one turn until one has something to send: a few milliseconds
+BEGINS_MAX: Final = 512  # copies whose beginning is decided in one turn: a few milliseconds
+LOOKS_MAX: Final = 1024  # streams looked at in one turn to find one with something to send: a few milliseconds
 
 
 @dataclass(slots=True)
 class Cursor:
-    """How far the child is in one stream. ``latest``: where the stream ended when we heard what the child wants.
+    """How far the child is in one stream. ``latest``: where the stream ended when we heard that the child wants it.
 
-    ``began``: where its copy begins, as far as we know; None: it has none, and we have not decided yet where it will.
-    ``late_us``: if it begins in the middle, since when it has everything.
+    ``began``: where the child's copy begins, as far as we know; None: it has no copy, and we have not decided yet where
+    one will begin. ``late_us``: if the copy begins in the middle, the time since which it has everything.
     """
 
     sent: int
@@ -41,14 +42,14 @@ class Cursor:
     late_us: int | None = None
 
     def go_to(self, offset: int, began: int) -> None:
-        """The child's copy ends there. If it has nothing, it may begin elsewhere next time."""
+        """Go on from where the child's copy ends. If the child has nothing, its copy may begin elsewhere this time."""
         self.sent = self.acked = offset
         self.began = began if offset else None
 
 
 @dataclass(slots=True)
 class Flying:
-    """Sent and not yet acknowledged."""
+    """A batch that was sent and is not acknowledged yet."""
 
     key: StreamKey
     end: int
@@ -57,8 +58,8 @@ class Flying:
 
 
 class Followers:
-    """For all links together: which have something to send, and which follow which stream. So a step looks only at
-    those that it concerns, however many others there are."""
+    """For all links together: which have something to send, and which follow which stream. So a step looks only at the
+    links that it concerns, however many others there are."""
 
     def __init__(self) -> None:
         self.ready: dict[Outgoing, None] = {}  # in turn
@@ -80,15 +81,15 @@ class Followers:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """What the child and the nodes behind it want. ``since``: since when they want a stream; None if the child does not
-    know copies that begin in the middle."""
+    """What the child and the nodes behind it want. ``since`` tells since when they want a stream; it is None if the
+    child does not know copies that begin in the middle."""
 
     wants: Callable[[StreamKey], bool]
     since: Callable[[StreamKey], int] | None
 
 
 class Outgoing:
-    """What one child gets. ``pasts``: those of our own copies."""
+    """What one child gets. ``pasts``: fetches the past of our own copies."""
 
     def __init__(
         self,
@@ -102,14 +103,14 @@ class Outgoing:
         self.peer = peer
         self._followers = followers
         self.origins: set[NodeId] = set()  # whose streams the child wants from us
-        self.orphans: set[NodeId] = set()  # origins out of reach: the child may not know that we have their streams
+        self.orphans: set[NodeId] = set()  # origins out of reach, whose streams the child may not know we have
         self.cursors: dict[StreamKey, Cursor] = {}
         self.damaged: dict[StreamKey, StorageError] = {}  # streams with lost events: they go no further
-        self.differing: dict[StreamKey, int] = {}  # where the child keeps other events, from there on
+        self.differing: dict[StreamKey, int] = {}  # from which offset on the child's events differ from ours
         self._untold: list[StorageError] = []
-        self._begun: list[Begin] = []  # copies that begin in the middle, of which the child was not told yet
-        self._kept: set[StreamKey] = set()  # that the child is to have as a safe copy
-        self.is_looked_at = False  # all streams are to be looked at again, and that has not begun
+        self._begun: list[Begin] = []  # copies that begin in the middle, and that the child was not told of yet
+        self._kept: set[StreamKey] = set()  # streams of which the child is to keep a safe copy
+        self.is_looked_at = False  # all streams are to be looked at again, and that has not begun yet
         self._is_closed = False
         self._log = log
         self._window_bytes = window_bytes
@@ -126,12 +127,12 @@ class Outgoing:
     # --- what the child wants ------------------------------------------------------------------------------------
 
     def asked_for(self, origins: Iterable[NodeId]) -> None:
-        """The child wants these origins' streams from us. ``resume`` follows for each stream there is; streams that are
-        new from now on are sent from their beginning."""
+        """Note that the child wants these origins' streams from us. ``resume`` follows for each stream that exists;
+        streams that are new from now on are sent from their beginning."""
         self.origins |= set(origins)
 
     def resume(self, info: StreamInfo, has: int, began: int) -> None:
-        """The child has this stream up to there, in a copy that begins at ``began``."""
+        """Note that the child has this stream up to ``has``, in a copy that begins at ``began``."""
         key = (info.stream, info.epoch)
         self._land(key)
         known = self.cursors.get(key)
@@ -140,7 +141,8 @@ class Outgoing:
         self._look(key, info.end)
 
     def go_back(self, position: Position) -> None:
-        """In one stream, the child lacks the events from here on, whatever was sent already."""
+        """Send one stream again from this position on, because the child lacks these events, whatever was sent
+        already."""
         key = (position.stream, position.epoch)
         cursor = self.cursors.get(key)
         if cursor is not None:
@@ -149,12 +151,12 @@ class Outgoing:
             self._fall_behind(key)
 
     def leave(self, origins: Iterable[NodeId]) -> None:
-        """The child has another parent for these origins now. ``look_again`` finds their streams."""
+        """Note that the child has another parent for these origins now. ``look_again`` removes their streams."""
         self.origins.difference_update(origins)
 
     def adopt(self, orphans: set[NodeId]) -> None:
-        """These origins are out of reach, so nobody is the child's parent for them; any node that has their streams
-        sends them. ``look_again`` leaves those that are no orphans now."""
+        """Serve these origins, too. They are out of reach, so nobody is the child's parent for them, and any node that
+        has their streams sends them. ``look_again`` removes the streams of origins that are no longer orphans."""
         self.orphans = orphans
 
     def serves(self, origin: NodeId) -> bool:
@@ -167,22 +169,22 @@ class Outgoing:
         self._followers.ready.pop(self, None)
 
     def let_go(self) -> Iterator[None]:
-        """Step by step."""
+        """Free the streams, one in each step."""
         while self.cursors:
             key, _ = self.cursors.popitem()
             self._followers.unfollow(key, self)
             yield
 
     def stream_known(self, info: StreamInfo, latest: int) -> None:
-        """Our log has a stream that the child was not sent yet."""
+        """Note a stream in our log that the child has not been sent yet."""
         if self.serves(info.stream.origin):
             key = (info.stream, info.epoch)
             self.cursors.setdefault(key, Cursor(0, 0))
             self._look(key, latest)
 
     def look_again(self, key: StreamKey, end: int) -> None:
-        """The mesh has changed: the nodes behind the child may want more or less of a stream than before, or get it
-        elsewhere."""
+        """Look at a stream again after the mesh has changed: the child and the nodes behind it may want it now or want
+        it no longer, or get it elsewhere."""
         if self.serves(key[0].origin):
             self._look(key, end)
         else:
@@ -192,7 +194,7 @@ class Outgoing:
             self._followers.unfollow(key, self)
 
     def keep(self, key: StreamKey) -> None:
-        """The child is to have this stream, wanted or not."""
+        """Give the child this stream, whether it wants it or not."""
         self._kept.add(key)
         if key in self.cursors:
             self._look(key, self.cursors[key].latest)
@@ -214,7 +216,7 @@ class Outgoing:
     # --- sending -------------------------------------------------------------------------------------------------
 
     def advanced(self, key: StreamKey) -> None:
-        """A stream that the child follows has more."""
+        """Note that a stream that the child follows has more."""
         self._fall_behind(key)
 
     def _fall_behind(self, key: StreamKey) -> None:
@@ -254,7 +256,8 @@ class Outgoing:
         return []
 
     def take_begun(self) -> tuple[Begin, ...]:
-        """Take what has begun since the last call; it has to be sent before the copies that ``pump`` returns."""
+        """Take the copies that have begun since the last call. The child has to hear of them before it gets the copies
+        that ``pump`` returns."""
         begun, self._begun = self._begun, []
         return tuple(begun)
 
@@ -272,13 +275,13 @@ class Outgoing:
             return []
         expired = cursor.sent < info.start
         if expired and self._pasts.lacks(info, offset=cursor.sent):
-            return []  # it goes on once we have it
+            return []  # the stream goes on once we have its past
         follows = cursor.sent
         first = info.start if expired else cursor.sent
         bytes_max = min(LINK_READ_BYTES_MAX, self._window_bytes - self.flying_bytes)
         try:
             stored, losses = read_behind_losses(self._log, key, first, info.end, bytes_max)
-        except PositionExpired:  # retention was quicker
+        except PositionExpired:  # retention deleted the events in between
             self._fall_behind(key)
             return []
         self._untold += losses
@@ -290,14 +293,14 @@ class Outgoing:
             late_us = cursor.late_us if follows == cursor.began else None
             copies.append(Copy(stream, epoch, batch, follows, expired, key in self._kept, latest, late_us, lost))
             follows, expired, lost = batch.end_offset, False, False
-        cursor.sent = follows if stored else info.end  # compaction deleted all there was
+        cursor.sent = follows if stored else info.end  # nothing stored: compaction deleted everything there
         if cursor.sent < info.end:
             self._fall_behind(key)
         return copies
 
     def _begin(self, key: StreamKey, cursor: Cursor, info: StreamInfo, floor: int) -> bool:
-        """Decide where the child's copy begins: with the stream, or with what somebody in its branch wants. False if it
-        has to wait for the past of our own copy."""
+        """Decide where the child's copy begins: with the stream, or with the first event that somebody in its branch
+        wants. Return False if that has to wait for the past of our own copy."""
         if self._branch.since is None and self._pasts.lacks(info, since_us=SINCE_EVER_US):
             return False
         since_us = SINCE_EVER_US
@@ -346,8 +349,8 @@ class Outgoing:
         return True
 
     def differs(self, position: Position) -> bool:
-        """From there on the child keeps other events than ours (SEC-06): it gets no more of that stream on this link,
-        and does not count as a copy. Return whether that is new."""
+        """Note that from this position on, the child keeps other events than we (SEC-06). It gets no more of that
+        stream on this link, and does not count as a copy. Return whether that is new."""
         key = (position.stream, position.epoch)
         if key in self.differing or key not in self.cursors:
             return False
@@ -356,7 +359,7 @@ class Outgoing:
         return True
 
     def has(self, key: StreamKey, first: int, end: int) -> bool:
-        """Whether the child has synced our events from ``first`` up to there."""
+        """Whether the child has synced our events from ``first`` up to but not including ``end``."""
         cursor = self.cursors.get(key)
         if cursor is None or cursor.began is None or cursor.began > first:
             return False
@@ -369,8 +372,9 @@ class Outgoing:
         self.progress_s = now_s
 
     def rewind_stalled(self, timeout_s: float) -> None:
-        """Send streams again of which nothing was acknowledged, although copies that were sent much later were. A link
-        keeps the order, so the child did not keep them: its disk may have been full."""
+        """Send a stream again if the child has not acknowledged it, but has acknowledged copies of other streams that
+        were sent much later. A link keeps the order, so the child has not kept the stream's copies: its disk may have
+        been full."""
         for key in [key for key, each in self._flying.items() if each[0].sent_s + timeout_s <= self._acked_sent_s]:
             self._send_again(key)
 
@@ -381,7 +385,7 @@ class Outgoing:
         self._fall_behind(key)
 
     def _land(self, key: StreamKey) -> None:
-        """Nothing of this stream is under way any longer."""
+        """Forget everything of this stream that is under way."""
         self.flying_bytes -= sum(each.bytes for each in self._flying.pop(key, ()))
         if self._behind:
             self._followers.ready[self] = None

@@ -1,9 +1,9 @@
-"""Requests of other nodes that pass through this one (CON-04): when the link that one left by breaks, its asker is
-told.
+"""Requests of other nodes that pass through this one (CON-04): if the link over which one was sent on breaks, its asker
+is told.
 
-Such a link belongs neither to the asker's node nor to the server's, and both may still reach each other, so nobody else
-would notice. Whether the request had arrived, or its reply was under way, is unknown: the asker is told that it is
-lost.
+The asker's node may not be on that link, and may still reach the server's node by another way, so it would not notice.
+Nobody knows whether the request had arrived, or whether its reply was under way. So the asker is told that the request
+is lost.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from weft.core.call_messages import CallFault, CallFrame, CallKey, Cancel, Question, Refusal, Reply
 from weft.model import NodeId
 
-CALLS_PASSING_MAX: Final = 16_384  # of about 300 bytes; older ones end by their time-out
+CALLS_PASSING_MAX: Final = 16_384  # about 300 bytes each; older ones are dropped, and end by their time-out
 
 
 class Passed(NamedTuple):
@@ -26,7 +26,7 @@ class Passed(NamedTuple):
 
 
 class Passing:
-    """Requests that seem not to be over; an answer may take another way."""
+    """Requests that seem not to be over. Some may be, because an answer can take another way."""
 
     def __init__(self) -> None:
         self._passed: OrderedDict[CallKey, Passed] = OrderedDict()
@@ -47,7 +47,8 @@ class Passing:
                 pass
 
     def link_down(self, peer: NodeId) -> list[CallFrame]:
-        """What to tell the askers, in the name of the nodes that they asked, because they wait for those."""
+        """What to tell the askers. It is sent in the name of the nodes that they asked, because askers accept answers
+        only from those."""
         lost = [key for key, passed in self._passed.items() if passed.hop == peer]
         refusal = Refusal(CallFault.LOST, f"a link to {peer} broke on its way")
         return [CallFrame(self._passed.pop(key).target, key.origin, key.number, refusal) for key in lost]

@@ -1,8 +1,9 @@
-"""The past of copies that begin in the middle: fetched from a parent once somebody wants it (ADR 39).
+"""The past of copies that begin in the middle, which is fetched from a parent once somebody wants it (ADR 39).
 
-A copy for subscribers that want only new events begins with these (``StreamInfo.late_us``). A reader that wants more
-calls ``Pasts.lacks``, and again whenever the stream advances; meanwhile the past is fetched piece by piece. Parents
-answer from their logs. They remember only the requests that wait for what they lack themselves.
+A copy for subscribers that want only new events begins with the first of these (``StreamInfo.late_us``). What came
+before is the copy's past. A reader that wants it calls ``Pasts.lacks``, and calls it again whenever the stream
+advances; meanwhile the past is fetched piece by piece. Parents answer from their logs. They remember a request only if
+they lack the events themselves.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from weft.routing import SINCE_EVER_US
 from weft.routing.interest import SINCE_NEVER_US
 
 PAST_RETRY_S: Final = 1.0  # how long to wait for an answer before asking again
-PAST_ASKED_MAX: Final = 16  # streams at once, of 1 MiB each: a link's queue holds so much beside its window
-PAST_PIECES: Final = 16  # of one stream, while others wait for their turn
+PAST_ASKED_MAX: Final = 16  # streams asked for at once, 1 MiB each: a link's queue has that much room beside its window
+PAST_PIECES: Final = 16  # pieces of one stream before others have their turn
 PAST_WAITING_MAX: Final = 4096  # requests of one peer that wait for our own past; the peer repeats the others
 
 
@@ -44,12 +45,12 @@ class Need:
 
     since_us: int = SINCE_NEVER_US
     offset: int = OFFSET_MAX
-    lost_s: float | None = None  # since when no node is there that must have it, and none gives anything of it
+    lost_s: float | None = None  # since when the origin is lost, and no peer gives anything of the stream
     asked: NodeId | None = None
-    tries: int = 0  # without an answer
+    tries: int = 0  # requests without an answer
     due_s: float = 0.0  # when to ask, or to ask again
-    pieces_left: int = PAST_PIECES  # until others have their turn
-    is_answered: bool = True  # since it was last asked for
+    pieces_left: int = PAST_PIECES  # pieces to fetch until others have their turn
+    is_answered: bool = True  # a piece has come since the last request
 
     def lacks(self, info: StreamInfo) -> bool:
         return is_lacking(info, self.since_us, self.offset)
@@ -66,28 +67,28 @@ class Sources(Protocol):
         """The nodes to ask, the best first."""
 
     def is_lost(self, key: StreamKey) -> bool:
-        """Whether its origin is out of reach, or has lost it."""
+        """Whether the stream's origin is out of reach, or has lost the stream."""
 
 
 class Pasts:
-    """``timeout_s``: if an origin is out of reach, and no peer has given anything of its events for this long, they are
-    taken for lost."""
+    """The pasts that this node needs, and those that its peers ask for. ``timeout_s``: if an origin is lost, and no
+    peer has given any of a stream's past for this long, the past counts as lost."""
 
     def __init__(self, log: Log, sources: Sources, timeout_s: float) -> None:
         self._log = log
         self._sources = sources
         self._timeout_s = timeout_s
         self._needs: OrderedDict[StreamKey, Need] = OrderedDict()  # in turn
-        self._asking: dict[StreamKey, None] = {}  # those of them whose turn it is
-        self._waiting: dict[NodeId, dict[StreamKey, PastRequest]] = {}  # for what we lack ourselves
-        self._gone: set[StreamKey] = set()  # streams for whose past nobody waits any longer
+        self._asking: dict[StreamKey, None] = {}  # the needs whose turn it is
+        self._waiting: dict[NodeId, dict[StreamKey, PastRequest]] = {}  # peers' requests for what we lack ourselves
+        self._gone: set[StreamKey] = set()  # streams whose past was given up
         self._given_up: list[StreamKey] = []
 
     # --- what is wanted ------------------------------------------------------------------------------------------
 
     def lacks(self, info: StreamInfo, *, since_us: int = SINCE_NEVER_US, offset: int = OFFSET_MAX) -> bool:
-        """Whether a copy still lacks events since a time, or from an offset on. If so, they are fetched, and the caller
-        has to wait until the stream advances."""
+        """Whether a copy still lacks events since a time, or from an offset on. If so, the events are fetched, and the
+        caller has to wait until the stream advances."""
         key = (info.stream, info.epoch)
         if not is_lacking(info, since_us, offset) or key in self._gone:
             return False
@@ -96,18 +97,18 @@ class Pasts:
         return True
 
     def take_given_up(self) -> list[StreamKey]:
-        """The streams given up since the last call, which go on without their past. Wake the readers that waited for
-        it."""
+        """Take the streams given up since the last call, which go on without their past. The caller has to wake the
+        readers that waited for it."""
         keys, self._given_up = self._given_up, []
         return keys
 
     def look_again(self) -> None:
-        """The mesh has changed: what was given up may be there again."""
+        """Note that the mesh has changed: what was given up may be there again."""
         self._gone = {key for key in self._gone if self._sources.is_lost(key)}
 
     def _gives_up(self, key: StreamKey, need: Need, now_s: float) -> bool:
-        """Peers may have it all, however long the origin has been away. So what counts is how long they were asked in
-        vain."""
+        """Whether to give up a past. Peers may have all of it, however long the origin has been away. So what counts is
+        how long they have been asked in vain while the origin is lost."""
         if not self._sources.is_lost(key):
             need.lost_s = None
         elif need.lost_s is None:
@@ -153,7 +154,7 @@ class Pasts:
         if not need.lacks(info):
             self._end(key)
             return []
-        if first is not None and first >= info.start:  # everything is here, and counts after the next sync
+        if first is not None and first >= info.start:  # all of it is here, and the next sync makes it part of the copy
             return []
         if self._gives_up(key, need, now_s):
             self._end(key)
@@ -186,7 +187,7 @@ class Pasts:
         except StorageError:
             return
         if kept:
-            need.tries = max(need.tries - 1, 0)  # the same peer has the rest
+            need.tries = max(need.tries - 1, 0)  # ask the same peer for the rest
             need.due_s, need.lost_s = now_s, None
             need.pieces_left -= 1
             need.is_answered = True
@@ -226,12 +227,12 @@ class Pasts:
         self._waiting.pop(peer, None)
 
     def synced(self, advanced: Mapping[StreamKey, int], now_s: float) -> list[Effect]:
-        """Ask for what is still missing, and answer those that waited for these streams."""
+        """Ask for what is still missing of these streams, and answer the peers that waited for them."""
         if not (self._needs or self._waiting):
             return []
         for key in advanced:
             need = self._needs.get(key)
-            if need is not None and self._log.past_end(*key) is None:  # a part is there, which may be enough
+            if need is not None and self._log.past_end(*key) is None:  # the fetched part joined the copy
                 need.due_s, need.is_answered = now_s, True
         effects: list[Effect] = []
         for peer, waiting in self._waiting.items():
@@ -260,11 +261,11 @@ class Pasts:
         first = min(max(first, info.start), request.until)
         end = min(request.until, info.end)
         if first >= end and first < request.until:
-            return None  # our own copy does not reach that far yet
+            return None  # our own log does not reach that far yet
         begins = first <= info.start and info.late_us is None
         try:
             stored, losses = read_behind_losses(self._log, key, first, end, LINK_READ_BYTES_MAX)
-        except (PositionExpired, StorageError):  # retention was quicker, or it is damaged here; others report that
+        except (PositionExpired, StorageError):  # deleted in between, or damaged here, which is reported elsewhere
             return None
         batches = tuple(map(Batch.read_stored, stored))
         if batches and request.first is None:

@@ -1,17 +1,18 @@
 """Peers that know only the four messages of the design document (PL-05).
 
-What they send is the stream (topic, their node id, partition 0). An ack names the highest durable offset without a gap
-before it (PL-04), so events behind a gap are not taken:
+What such a peer sends on a topic becomes the stream (topic, the peer's node id, partition 0). An ack names the highest
+durable offset without a gap before it (PL-04), so events after a gap are not taken:
 
-1. The first event of a stream may have any offset: the peer has dropped the ones before it. 2. Behind a gap, nothing is
-kept or acknowledged. The peer gets the last ack again, so that it can go back. 3. The document lets a sender go back
-only on a new link. So a peer that has not gone back within PLAIN_GAP_S loses its link, and resumes behind the ack on
-the next one. 4. A gap on two links in a row is no accident: the peer no longer has these events. Its stream goes on
-behind the gap, and the node reports which events are gone (``EventsGone``).
+1. The first event of a stream may have any offset: the peer has dropped the ones before it.
+2. After a gap, nothing is kept or acknowledged. The peer gets the last ack again, so that it can go back.
+3. The document lets a sender go back only on a new link. So a peer that has not gone back within PLAIN_GAP_S loses its
+   link, and resumes after the ack on the next one.
+4. A gap on two links in a row is no accident: the peer no longer has these events. Its stream goes on after the gap,
+   and the node reports which events are gone (``EventsGone``).
 
-They get all streams of a topic, merged into one sequence without gaps. Each peer and topic has such a sequence, stored
-as a separate stream in our log, so that an event keeps its number over crashes. What has been merged is noted
-afterwards, so a crash in between merges a few events again and loses none.
+Plain peers get all streams of a topic, merged into one sequence without gaps. Each peer and topic has such a sequence.
+It is a stream of its own in our log, so that an event keeps its number over crashes. This node merges events first and
+notes that afterwards, so a crash in between merges a few events again and loses none.
 """
 
 from __future__ import annotations
@@ -31,20 +32,21 @@ from weft.log.errors import DiskFull, PositionExpired
 from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, Stream, Topic, parse_topic
 
 PLAIN_WINDOW_EVENTS: Final = 1000  # sent to a plain peer and not yet acknowledged
-PLAIN_GAP_S: Final = 3.0  # for a plain peer to go back to missing events: many round trips; then its link ends
+PLAIN_GAP_S: Final = 3.0  # time for a plain peer to go back to missing events, many round trips; then its link ends
 PLAIN_EPOCH: Final = Epoch(1)  # the document has no epochs
 DIGEST_BYTES: Final = 12
 
 
 def merged_stream(me: NodeId, peer: NodeId, topic: Topic) -> Stream:
-    """The stream of the sequence for a peer and topic. Topic and id may be too long for a name, so it uses a digest of
-    both."""
+    """The stream that holds the sequence for a peer and topic. Its topic contains a digest of both names, because
+    together they may be too long."""
     digest = blake2b(f"{peer}\n{topic}".encode(), digest_size=DIGEST_BYTES).hexdigest()
     return Stream(parse_topic(f"{PLAIN_PREFIX}{digest}"), me, 0)
 
 
 class Gap(NamedTuple):
-    """Offsets that have not come, from ``first`` up to but not including ``end``, and since when they are missing."""
+    """Offsets that have not come, from ``first`` up to but not including ``end``. ``since_s``: since when they are
+    missing."""
 
     first: int
     end: int
@@ -52,8 +54,8 @@ class Gap(NamedTuple):
 
 
 class PlainLink:
-    """One plain peer, as long as its link stands. ``gaps`` lives longer: topics that stopped before a gap, and where.
-    ``lacks``: whether to wait for the past of a copy, from an offset on."""
+    """One plain peer, as long as its link stands. ``gaps`` outlives the link: it says which topics stopped before a
+    gap, and where. ``lacks`` tells whether to wait for the past of a copy, from an offset on."""
 
     def __init__(
         self,
@@ -74,17 +76,18 @@ class PlainLink:
         self._sent: dict[Stream, int] = {}  # merged stream -> next number to send
         self._ready: dict[Stream, None] = {}  # merged streams that may have something to send
         self._owed: dict[Topic, None] = {}  # topics to acknowledge once durable
-        self.unmerged: dict[StreamKey, None] = {}  # streams whose events found no room
+        self.unmerged: dict[StreamKey, None] = {}  # streams with events that found no room when they were merged
         self._damaged: set[StreamKey] = set()  # streams that cannot be read any further
         self._untold: list[StorageError] = []
         self._gaps = gaps
-        self._gaps_before = dict(gaps)  # found on earlier links
+        self._gaps_before = dict(gaps)  # the gaps found on earlier links
         self._missing: dict[Topic, Gap] = {}  # the gaps that topics wait for
         for info in log.streams():
             self.stream_known((info.stream, info.epoch))
 
     def selects(self, key: StreamKey) -> bool:
-        """Whether the peer gets this stream: not its own streams, and never those that the mesh keeps for itself."""
+        """Whether the peer gets this stream. It never gets its own streams, nor those that the mesh keeps for
+        itself."""
         stream, _ = key
         if stream.origin == self.peer or is_own(stream.topic):
             return False
@@ -103,16 +106,16 @@ class PlainLink:
             self.merge(key)
 
     def advanced(self, key: StreamKey) -> None:
-        """A stream has more that is durable."""
+        """Note that a stream has more that is durable."""
         if key[0] in self._topics:
             self._ready[key[0]] = None
         else:
             self.merge(key)
 
     def merge(self, key: StreamKey) -> None:
-        """Give those durable events of a stream that have none yet their numbers in the sequence for the peer.
+        """Append the stream's new durable events to the sequence for the peer, which gives them their numbers.
 
-        If there is no room for that, ``merge_rest`` tries the stream again.
+        If the disk is full, ``merge_rest`` tries the stream again later.
         """
         if self.selects(key) and key not in self._damaged:
             self.unmerged.pop(key, None)
@@ -151,7 +154,7 @@ class PlainLink:
                 continue
             self._untold += losses
             merged = merged_stream(self._me, self.peer, stream.topic)
-            for data in stored:  # sliced without its producer: the log would take it for a producer that repeats itself
+            for data in stored:  # slices have no producer: with one, the log would take them for repeats
                 self._log.append(merged, Batch.read_stored(data).slice(place))
             place = Batch.read_stored(stored[-1]).end_offset if stored else info.end
             self._move(Position(stream, epoch, place))
@@ -185,7 +188,7 @@ class PlainLink:
         events: list[PlainEvent] = []
         stored, losses = read_behind_losses(self._log, (merged, self._log.epoch), first, end, LINK_READ_BYTES_MAX)
         self._untold += losses
-        if losses and losses[0].loss.first <= acked:  # the window begins behind what is gone for good
+        if losses and losses[0].loss.first <= acked:  # the window has to begin after what is gone for good
             with suppress(DiskFull):
                 self._move(Position(merged, self._log.epoch, losses[-1].loss.end))
             if not stored:
@@ -201,11 +204,11 @@ class PlainLink:
         return events
 
     def acked(self, topic: Topic, offset: int) -> None:
-        """The peer has everything of the topic up to and including this number."""
+        """Note that the peer has everything of the topic up to and including this number."""
         merged = merged_stream(self._me, self.peer, topic)
         if merged in self._topics and self._places.get((merged, self._log.epoch), 0) <= offset < self._sent[merged]:
             self._ready[merged] = None
-            with suppress(DiskFull):  # it counts all the same; after a crash, a few events are sent once more
+            with suppress(DiskFull):  # the ack counts all the same; after a crash, a few events are sent again
                 self._move(Position(merged, self._log.epoch, offset + 1))
 
     def rewind(self) -> None:
@@ -221,7 +224,7 @@ class PlainLink:
         return end_of(self._log, Stream(topic, self.peer, 0), PLAIN_EPOCH)
 
     def pass_gap(self, event: PlainEvent) -> tuple[int, int] | None:
-        """If the event lies behind a gap that was also there on an earlier link, go on behind the gap. Return the first
+        """If the event comes after a gap that was also there on an earlier link, go on after the gap. Return the first
         offset that is gone and the one after the last. Raise StorageError if there is no room to note that."""
         end = self.end_of(event.topic)
         if end is None or event.offset <= end or self._gaps_before.get(event.topic) != end:

@@ -12,7 +12,7 @@ from weft.errors import UsageError, WeftError
 from weft.limits import OFFSET_MAX
 from weft.model import Topic, parse_topic
 
-DELIVERIES_MAX: Final = 1000  # of one event: with more, the stream practically stands still
+DELIVERIES_MAX: Final = 1000  # of one event: with more of them, a stream practically stands still
 RETRY_S_MAX: Final = 7 * 86_400.0  # a week: no retention keeps what waits longer
 POLICY_BYTES_MAX: Final = 4096  # a topic and some numbers
 
@@ -20,9 +20,9 @@ POLICY_BYTES_MAX: Final = 4096  # a topic and some numbers
 @dataclass(frozen=True, slots=True)
 class GroupPolicy:
     """``max_deliveries``: how often an event is handed out before it becomes a dead letter. ``retry_s_min``: how long
-    the first retry waits; every further one waits twice as long, up to ``retry_s_max``. ``in_order``: the stream waits
-    for the retry; otherwise the event is set aside and the stream goes on. ``dead_letter``: the topic of dead letters;
-    empty means ``weft.dead.<group>``."""
+    the first retry waits; each further retry waits twice as long as the one before, up to ``retry_s_max``.
+    ``in_order``: the stream waits for the retry; otherwise the event is set aside and the stream goes on.
+    ``dead_letter``: the topic of dead letters; empty means ``weft.dead.<group>``."""
 
     max_deliveries: int = 5
     retry_s_min: float = 1.0
@@ -57,7 +57,8 @@ DEFAULT_POLICY: Final = GroupPolicy()
 
 
 class PolicyAt(msgspec.Struct, frozen=True, order=True):
-    """A policy as the mesh knows it: the highest version counts; of two with the same version, the greater text."""
+    """A policy as the mesh knows it. The highest version counts; among policies of the same version, the greater text
+    counts."""
 
     version: int
     text: bytes

@@ -1,4 +1,4 @@
-"""How links read a log: so much at once, and on behind what is gone for good."""
+"""How links read a log: a bounded amount at once, and without stopping at events that are gone for good."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ LINK_READ_BYTES_MAX: Final = 1 * MIB  # of one stream for one peer or subscriber
 def read_behind_losses(
     log: Log, key: StreamKey, first: int, end: int, bytes_max: int
 ) -> tuple[list[bytes], list[EventsLost]]:
-    """Read on behind what a repair has given up, or else nobody elsewhere would ever get what follows. Return the
-    batches, and what was given up before them. Raise what else goes wrong."""
+    """Read, and skip events that a repair has given up: otherwise no other node would ever get what follows them.
+    Return the batches, and the losses that were skipped before them. Raise all other errors."""
     losses: list[EventsLost] = []
     while first < end:
         try:

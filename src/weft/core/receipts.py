@@ -1,5 +1,5 @@
-"""Receipts that are owed. A receipt comes only out of a sync; with ``copies``, enough peers must have synced, too. The
-same holds for refusals that say where something is."""
+"""Receipts that this node owes to publishers. A receipt waits for a sync; if the publisher asks for copies, it also
+waits until enough peers have synced. A refusal that says where an event is stored waits for a sync, too."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Owed(Struct, frozen=True):
 
     @property
     def range(self) -> tuple[int, int]:
-        """The first offset, and the one behind the last."""
+        """The first offset, and the one after the last."""
         return self.appended.first_offset, self.appended.first_offset + self.appended.count
 
     def receipted(self, copies: int) -> Receipted:
@@ -35,15 +35,15 @@ class Owed(Struct, frozen=True):
 
 
 class OwedReceipts:
-    """``copies_at``: on how many nodes, including this one, events of a stream are safe, from a first offset up to
-    another."""
+    """``copies_at`` tells on how many nodes, including this one, events of a stream are safe, from one offset up to but
+    not including another."""
 
     def __init__(self, copies_at: Callable[[StreamKey, int, int], int]) -> None:
         self._copies_at = copies_at
         self._alone: deque[tuple[int, list[Receipted]]] = deque()  # by ticket: they wait only for our own sync
         self._unsynced: deque[Owed] = deque()  # by ticket: they also wait for copies
-        # Durable here, but not on enough nodes yet: by offset, apart for each number of copies. So one that asks for
-        # more than there are nodes does not hold up those behind it.
+        # Durable here, but not on enough nodes yet: in the order of offsets, with a queue for each number of copies. So
+        # a receipt that asks for more copies than there are nodes does not hold up the others.
         self._uncopied: dict[StreamKey, dict[int, deque[Owed]]] = {}
         self._refusals: deque[tuple[int, Refused]] = deque()  # by ticket
 
@@ -51,8 +51,8 @@ class OwedReceipts:
         self._unsynced.append(owed)
 
     def add_alone(self, receipts: list[Receipted], ticket: int) -> None:
-        """Receipts that need no copies are due once all tickets up to this one are durable. Most are of this kind, so
-        they get no object each."""
+        """Add receipts that need no copies. They are due once all tickets up to this one are durable. Most receipts are
+        of this kind, so they get no ``Owed`` each."""
         self._alone.append((ticket, receipts))
 
     def refuse(self, refused: Refused, ticket: int) -> None:
@@ -60,7 +60,7 @@ class OwedReceipts:
         self._refusals.append((ticket, refused))
 
     def synced(self, ticket: int) -> list[Effect]:
-        """All tickets up to this one are durable here."""
+        """Return what is due now that all tickets up to this one are durable here."""
         effects: list[Effect] = []
         while self._alone and self._alone[0][0] <= ticket:
             effects.append(Receipts(tuple(self._alone.popleft()[1])))
@@ -80,7 +80,7 @@ class OwedReceipts:
         return [*effects, *(effect for key in waiting for effect in self.copied(key))]
 
     def copied(self, key: StreamKey) -> list[Effect]:
-        """A peer has synced more of this stream."""
+        """Return the receipts that are due because a peer has synced more of this stream."""
         receipts: list[Receipted] = []
         for waiting in self._uncopied.get(key, {}).values():
             while waiting and (copies := self._copies_at(key, *waiting[0].range)) >= waiting[0].copies:
@@ -107,7 +107,7 @@ class OwedReceipts:
         for key, by_copies in list(self._uncopied.items()):
             over: list[Effect] = []
             for waiting in by_copies.values():
-                while waiting and waiting[0].deadline_s <= now_s:  # earlier ones never wait longer than later ones
+                while waiting and waiting[0].deadline_s <= now_s:  # deadlines are in order
                     over.append(self._missing(waiting.popleft()))
             if over:
                 effects += [*over, *self.copied(key)]

@@ -1,4 +1,5 @@
-"""Copies to and from peers: one link per peer, one parent per origin, children that are served from the log."""
+"""Copies to and from peers. There is one link per peer. Each origin's streams come from one parent, and children are
+served from the log."""
 
 from __future__ import annotations
 
@@ -43,9 +44,9 @@ from weft.errors import StorageError, UsageError
 from weft.log import Log, StreamInfo
 from weft.model import NodeId, Position, Topic
 
-ORPHAN_DELAY_S: Final = 3.0  # an origin out of reach for so long is in nobody's tree; gossip is faster than this
+ORPHAN_DELAY_S: Final = 3.0  # after so long out of reach, an origin counts as an orphan; gossip is faster than this
 MERGE_RETRY_S: Final = 1.0  # how long to wait after a full disk before the next try
-UNBEGUN_MAX: Final = 100_000  # copies that found no room to begin, about 50 MB; a log has as many streams
+UNBEGUN_MAX: Final = 100_000  # copies that found no room to begin: as many as a log has streams, about 50 MB
 
 
 FAULTS: Final = {
@@ -63,13 +64,13 @@ class PeerFlows:
 
     incoming: Incoming
     outgoing: Outgoing
-    past: bool  # it knows copies that begin in the middle
+    past: bool  # the peer knows copies that begin in the middle
     resuming: Resuming = field(default_factory=Resuming)  # a resume that is not complete yet
 
 
 class Replication:
-    """``floors``: where each stream ended when its sender heard of our interest. ``is_wanted_here``: whether somebody
-    at this node wants a topic."""
+    """All links of this node, and what goes over them. ``floors``: where each stream ended when its sender heard of our
+    interest. ``is_wanted_here`` tells whether somebody at this node wants a topic."""
 
     def __init__(
         self,
@@ -83,19 +84,19 @@ class Replication:
         self.pasts = Pasts(log, self, settings.past_timeout_s)
         self.links: dict[NodeId, PeerFlows] = {}
         self.plain: dict[NodeId, PlainLink] = {}
-        self._plain_gaps: dict[NodeId, dict[Topic, int]] = {}  # as PlainLink says; at most one per stream
+        self._plain_gaps: dict[NodeId, dict[Topic, int]] = {}  # the ``gaps`` of ``PlainLink``; at most one per stream
         self._me = me
         self._log = log
         self._routes = routes
         self._settings = settings
         self._floors = floors
         self._is_wanted_here = is_wanted_here
-        self.events_in_vain = 0  # copied to this node, although nobody here or behind it wants them
+        self.events_in_vain = 0  # copied to this node, although nobody here or further on wants them
         self._followers = Followers()
-        self._errands = Errands()  # what is done for every stream: as the parent of a peer, or as its child
+        self._errands = Errands()  # work on every stream of a link, as the peer's parent or as its child
         self._owing: dict[NodeId, None] = {}  # peers to which we owe acknowledgements
         self._acks_due_s: float | None = None  # when to look for late acknowledgements
-        self._unbegun: dict[StreamKey, tuple[NodeId, Begin]] = {}  # copies without room, and who told us
+        self._unbegun: dict[StreamKey, tuple[NodeId, Begin]] = {}  # copies that found no room, by stream, with the peer
         self._merge_due_s = 0.0  # when to try again what found no room
         self._origins = {info.stream.origin for info in log.streams()}
         self._lost_s: dict[NodeId, float] = {}  # origins that are out of reach, and since when
@@ -154,14 +155,14 @@ class Replication:
         self._errands.begin_turn()
 
     def run_errands(self) -> list[Effect]:
-        """Go on with what is done for every stream, as far as this turn of the loop has time for it."""
+        """Go on with the work on every stream, as far as this turn of the loop has time for it."""
         return self._errands.run()
 
     # --- trees ---------------------------------------------------------------------------------------------------
 
     def follow_routes(self, now_s: float) -> None:
-        """The mesh has changed: ask new parents for what they have, leave old ones, and serve the nodes that want
-        something now. That takes several turns if there are many streams."""
+        """Follow a change of the mesh: ask new parents for what they have, leave old ones, and serve the nodes that
+        want something now. That takes several turns of the loop if there are many streams."""
         self._find_orphans(now_s)
         for link in self.links.values():
             link.outgoing.adopt(self._orphans)
@@ -175,7 +176,7 @@ class Replication:
                 self._errands.add(link.incoming, resume(self._log, peer, new, self._origins, gone))
 
     def _look_again_soon(self, outgoing: Outgoing) -> None:
-        """At every stream. If the mesh changes again before this has begun, once is enough."""
+        """Plan to look at every stream again. If the mesh changes again before that has begun, once is enough."""
         if not outgoing.is_looked_at:
             outgoing.is_looked_at = True
             self._errands.add(outgoing, self._look_again(outgoing))
@@ -194,10 +195,10 @@ class Replication:
         return {*self._routes.origins(), *self._origins} - {self._me}
 
     def _parents(self, origin: NodeId) -> set[NodeId]:
-        """The peers from which to get an origin's streams: the parent in its tree.
+        """The peers from which to get an origin's streams: the parent in the origin's tree.
 
-        An orphan has no tree, and any node may have what it left behind, so all peers are asked. While there is no link
-        to the parent, nothing changes.
+        An origin that is an orphan has no tree, and any node may have its streams, so all peers are asked. While there
+        is no link to the parent, nothing changes.
         """
         if origin in self._orphans:
             return set(self.links)
@@ -207,8 +208,8 @@ class Replication:
         return {peer for peer, link in self.links.items() if origin in link.incoming.asked}
 
     def _find_orphans(self, now_s: float) -> None:
-        """Find origins whose streams we have and that have been out of reach for a while. Before that, gossip may just
-        be on its way."""
+        """Find the orphans: origins whose streams we have and that have been out of reach for a while. Until then,
+        gossip about a way to them may just be late."""
         topology = self._routes.topology
         lost = {origin for origin in self._origins - {self._me} if topology.parent(origin, self._me) is None}
         self._lost_s = {origin: self._lost_s.get(origin, now_s) for origin in lost}
@@ -220,7 +221,7 @@ class Replication:
     # --- the past of copies --------------------------------------------------------------------------------------
 
     def take_given_up(self) -> list[StreamKey]:
-        """The streams for whose past somebody waited, and that go on without it."""
+        """Take the streams whose past was given up, and let everything that waited for it go on without it."""
         keys = self.pasts.take_given_up()
         for key in keys:
             for outgoing in self._followers.of(key):
@@ -230,7 +231,7 @@ class Replication:
         return keys
 
     def givers(self, key: StreamKey) -> list[NodeId]:
-        """The parents; any peer, if the parents' versions are too old or the origin has lost its events."""
+        """The parents for the stream. If their versions are too old, or if the origin has lost its events, any peer."""
         able = sorted(peer for peer, link in self.links.items() if link.past)
         parents = [peer for peer in able if key[0].origin in self.links[peer].incoming.asked]
         return able if self._is_of_lost_log(key) else parents or able
@@ -239,7 +240,7 @@ class Replication:
         return key[0].origin in self._lost_s or self._is_of_lost_log(key)
 
     def _is_of_lost_log(self, key: StreamKey) -> bool:
-        """Whether its origin is there with another log."""
+        """Whether the stream's origin is there, but with another log."""
         stream, epoch = key
         state = self._routes.states.get(stream.origin)
         return state is not None and state.epoch != epoch
@@ -269,10 +270,10 @@ class Replication:
         return []
 
     def _resumed(self, link: PeerFlows, resuming: Resuming) -> Errand:
-        """Begin to serve each stream that the child asked for. What it has is freed meanwhile: all at once, that would
-        take long, too."""
+        """Begin to serve each stream that the child asked for. The positions in ``resuming`` are freed along the way,
+        because freeing them all at once would take long, too."""
         for info in streams_of(self._log, resuming.origins & self._origins):
-            if info is None or not link.outgoing.serves(info.stream.origin):  # it left the origin again
+            if info is None or not link.outgoing.serves(info.stream.origin):  # the child left it meanwhile
                 yield ()
                 continue
             key = (info.stream, info.epoch)
@@ -283,7 +284,8 @@ class Replication:
     # --- copies --------------------------------------------------------------------------------------------------
 
     def received_copies(self, received: ReceivedCopies, now_s: float) -> list[Effect]:
-        """Keep what follows. If the disk is full, nothing is kept or acknowledged, so it is sent again."""
+        """Keep the copies that follow what is here. If the disk is full, the rest is neither kept nor acknowledged, so
+        the peer sends it again."""
         link = self.links.get(received.peer)
         if link is None:
             return []
@@ -318,10 +320,10 @@ class Replication:
         return [*effects, *self._acks(link)] if known else effects
 
     def received_begins(self, received: ReceivedBegins, now_s: float) -> list[Effect]:
-        """Begin copies of which nothing is here.
+        """Begin those copies of which nothing is here yet.
 
-        A copy that ends before the beginning goes on where it ends: the peer has forgotten what we told it, because it
-        had nothing of the stream itself then, perhaps after losing its disk.
+        A copy that is here and ends before its new beginning goes on where it ends. The peer does not know what we
+        have: when we told it, it had nothing of the stream itself, perhaps after losing its disk.
         """
         link = self.links.get(received.peer)
         behind: list[Position] = []
@@ -341,8 +343,8 @@ class Replication:
         return [SendResume(received.peer, (), tuple(behind))] if behind else []
 
     def _begin(self, peer: NodeId, begin: Begin) -> bool:
-        """Begin a copy; return whether there was room. If not, it is tried again, because the peer says it only
-        once."""
+        """Begin a copy; return whether there was room. If there was none, this node tries again later, because the peer
+        announces a beginning only once."""
         key = _key(begin.position)
         try:
             self._log.begin_late(*key, begin.position.offset, begin.late_us)
@@ -355,14 +357,15 @@ class Replication:
 
     def _begin_rest(self) -> None:
         for key, (peer, begin) in list(self._unbegun.items()):
-            if end_of(self._log, *key):  # it began with a batch
+            if end_of(self._log, *key):  # the copy has begun with a batch meanwhile
                 del self._unbegun[key]
             elif not self._begin(peer, begin):
                 return
 
     def _is_expected(self, incoming: Incoming, origin: NodeId, now_s: float) -> bool:
-        """An origin's streams are accepted from the peer that we asked. Those of an origin out of reach are accepted
-        from all peers, even before we ask, because we may not know that there are any."""
+        """Whether to accept an origin's streams from a peer. We accept them if we asked this peer for them. If the
+        origin is out of reach, we accept them from all peers, even before we ask, because we may not know that there
+        are any."""
         return incoming.may_bring(origin, now_s) or self._routes.topology.parent(origin, self._me) is None
 
     def _take(self, incoming: Incoming, copy: Copy, now_s: float) -> Taken | PeerFault:
@@ -372,8 +375,8 @@ class Replication:
         return PeerFault.UNASKED
 
     def _refuse(self, incoming: Incoming, refused: Mapping[PeerFault, list[Copy]]) -> list[Effect]:
-        """Report what was refused, and tell the peer which of its events differ from ours, because it counts on our
-        copy."""
+        """Report what was refused, and tell the peer which of its events differ from ours, so that it does not count on
+        our copy."""
         effects: list[Effect] = []
         for fault, copies in refused.items():
             first = copies[0]
@@ -384,7 +387,7 @@ class Replication:
         return [*effects, SendAcks(incoming.peer, (), differing)] if differing else effects
 
     def _ahead(self, link: PeerFlows, positions: Iterable[Position]) -> list[Effect]:
-        """A peer that claims more of our stream than exists has events that somebody made up."""
+        """Report a peer that claims to have more of our own stream than exists: somebody made these events up."""
         effects: list[Effect] = []
         for position in positions:
             if position.stream.origin != self._me:
@@ -439,11 +442,12 @@ class Replication:
         return [SendAcks(link.incoming.peer, positions)] if positions else []
 
     def stream_known(self, info: StreamInfo) -> None:
-        """A stream is new here. None of it is old for our children, unless it was old for us."""
+        """Offer our children a stream that is new here. Its events are all new to them, except those that were already
+        old when the stream came here."""
         key = (info.stream, info.epoch)
         if info.stream.origin not in self._origins:
             self._origins.add(info.stream.origin)
-            self.orphans_due_s = 0.0  # it may be out of reach: then its streams have to be handed on
+            self.orphans_due_s = 0.0  # look at once: if the origin is out of reach, its streams have to be handed on
         for link in self.links.values():
             link.outgoing.stream_known(info, self._floors.get(key, 0))
         for plain in self.plain.values():
@@ -477,7 +481,7 @@ class Replication:
     # --- safety --------------------------------------------------------------------------------------------------
 
     def keep_copies(self, key: StreamKey, copies: int) -> None:
-        """Make so many nodes, including this one, keep a stream of ours: first those that want it anyway."""
+        """Make so many nodes, including this one, keep a stream of ours. Peers that want it anyway are chosen first."""
         candidates = sorted(self.links.values(), key=lambda link: (not _wants(link, key), link.outgoing.peer))
         for link in candidates[: copies - 1]:
             link.outgoing.keep(key)
@@ -487,7 +491,8 @@ class Replication:
         return 1 + sum(link.outgoing.has(key, first, end) for link in self.links.values())
 
     def neighbours_of(self, key: StreamKey, offset: int) -> tuple[tuple[NodeId, ...], tuple[NodeId, ...]]:
-        """The peers that this stream's events come from now, and the peers that have this event from us, durable."""
+        """The peers from which this stream's events come now, and the peers that got this event from us and have synced
+        it."""
         origin = key[0].origin
         sources = () if origin == self._me else tuple(sorted(self._parents(origin)))
         have = (peer for peer, link in self.links.items() if link.outgoing.has(key, offset, offset + 1))
@@ -514,8 +519,8 @@ class Replication:
         return due_s
 
     def expire(self, now_s: float) -> list[Effect]:
-        """Send again what has not been acknowledged for too long, check whether there is room again, and leave plain
-        peers that do not go back to missing events."""
+        """Send again what has not been acknowledged for too long, check whether there is room again, and drop the links
+        to plain peers that do not go back to missing events."""
         if self._acks_due_s is not None and now_s >= self._acks_due_s:
             self._acks_due_s = None
             for link in self.links.values():
@@ -558,7 +563,7 @@ class Replication:
             taken = plain.take(event, now_us)
         except UsageError as error:
             return [*effects, *self._drop_plain(peer, f"an event that cannot be kept: {error}")]
-        except StorageError as error:  # not acknowledged, so it is sent again on the next link
+        except StorageError as error:  # the event is not acknowledged, so the peer sends it again on the next link
             return [*effects, *self._drop_plain(peer, f"no room for its events: {error}")]
         if taken is Taken.KNOWN or (taken is Taken.MISSING and plain.tell_missing(event, now_s)):
             effects += self._plain_acks(plain)
@@ -568,8 +573,8 @@ class Replication:
         return [SendPlainAck(plain.peer, topic, offset) for topic, offset in plain.acks()]
 
     def _drop_plain(self, peer: NodeId, reason: str) -> list[Effect]:
-        """From here on, nothing counts that is still under way: what follows an event that was not kept is not a
-        gap."""
+        """Drop the link to a plain peer. Events that are still under way are ignored from here on: they follow an event
+        that was not kept, and would look like a gap."""
         del self.plain[peer]
         return [DropLink(peer, reason)]
 

@@ -12,8 +12,8 @@ from weft.log import Log, StreamInfo
 from weft.model import NodeId, Pattern, Position
 from weft.model.topic import REST
 
-RESUME_POSITIONS_MAX: Final = 1024  # in one message, about 75 KiB: they are written and read in 2 ms each
-RESUME_STREAMS_MAX: Final = 1 << 20  # that one resume names: ten times as many as a log is designed for
+RESUME_POSITIONS_MAX: Final = 1024  # in one message of about 75 KiB: it takes 2 ms to write, and 2 ms to read
+RESUME_STREAMS_MAX: Final = 1 << 20  # named by one resume: ten times as many as a log is designed for
 WALKED_AT_ONCE: Final = 16  # streams of the log that are looked through in one step of an errand: 50 µs
 
 
@@ -22,8 +22,8 @@ class Resuming:
     """The parts of a resume that came so far."""
 
     origins: set[NodeId] = field(default_factory=set)
-    has: dict[StreamKey, int] = field(default_factory=dict)  # up to where
-    began: dict[StreamKey, int] = field(default_factory=dict)  # of copies that begin in the middle
+    has: dict[StreamKey, int] = field(default_factory=dict)  # up to which offset the child has each stream
+    began: dict[StreamKey, int] = field(default_factory=dict)  # first offsets of copies that begin in the middle
     size: int = 0
 
     def add(self, part: ReceivedResume) -> None:
@@ -38,8 +38,8 @@ class Resuming:
 
 
 def resume(log: Log, peer: NodeId, origins: set[NodeId], known: set[NodeId], leave: Iterable[NodeId]) -> Errand:
-    """Ask a parent for these origins' streams, and say what we have of those that are ``known``. All messages go at
-    once: no other resume may come between them."""
+    """Ask a parent for these origins' streams, and say what we have of those that are ``known``. All messages are sent
+    in the last step, because no other resume may come between them."""
     names, left = tuple(sorted(origins)), tuple(sorted(leave))
     has: list[StreamInfo] = []
     parts: list[Effect] = []
@@ -62,8 +62,8 @@ def _part(
 
 
 def streams_of(log: Log, origins: set[NodeId]) -> Iterator[StreamInfo | None]:
-    """The streams in a log, with None now and then while others are looked through. A stream that is new meanwhile may
-    be missing."""
+    """The streams of these origins in a log. Now and then, None marks a pause in the search. A stream that becomes
+    known meanwhile may be missing."""
     place: StreamKey | None = None
     while origins:
         found, place = log.streams_after(Pattern(REST), place, WALKED_AT_ONCE)

@@ -26,7 +26,7 @@ from weft.routing import (
     without_covered,
 )
 
-MERGED_PATTERNS_MAX: Final = 384  # merged carefully in ten milliseconds; ten times as many take ten times as long
+MERGED_PATTERNS_MAX: Final = 384  # a careful merge takes ten milliseconds; ten times as many take ten times as long
 
 
 class Routes:
@@ -81,7 +81,7 @@ class Routes:
         return self._states
 
     def origins(self) -> list[NodeId]:
-        """All nodes that may have events, without this one; including the plain peers of others."""
+        """All nodes that may have events, including other nodes' plain peers, but without this node."""
         named = {neighbour for state in self._states.values() for neighbour in state.neighbours}
         return sorted((named | self._states.keys()) - {self.me})
 
@@ -93,14 +93,14 @@ class Routes:
     def wants(self, child: NodeId, origin: NodeId, topic: Topic) -> bool:
         """Whether a node in the branch of the origin's tree that begins with this child wants the topic.
 
-        For a child that is elsewhere in our view of the tree, only its own interest counts. The streams of an origin
-        out of reach have no tree: nodes that have them send them along their own trees.
+        If our view of the tree has the child in another place, only the child's own interest counts. The streams of an
+        origin out of reach have no tree, so each node that has them sends them along its own tree.
         """
         return self._has_wish(child, origin, self.interested(topic))
 
     def since(self, child: NodeId, origin: NodeId, topic: Topic) -> int:
-        """Since when the topic is wanted in that branch, at the earliest. The mesh's own topics, and buckets, are
-        wanted since ever."""
+        """The earliest time since which somebody in that branch wants the topic. The mesh's own topics, and buckets,
+        are wanted since ever."""
         if is_own(topic) or topic.startswith(EVERYWHERE_PREFIXES):
             return SINCE_EVER_US
         who = self._users.who(topic)
@@ -113,8 +113,8 @@ class Routes:
 
 
 def _links(states: Iterable[NodeState]) -> dict[NodeId, Iterable[NodeId]]:
-    """The links that nodes announce. A plain peer, which is no member, announces none: those that others announce to it
-    count."""
+    """The links that nodes announce. A plain peer is no member and announces none, so its links are those that others
+    announce to it."""
     links: dict[NodeId, Iterable[NodeId]] = {state.node_id: state.neighbours for state in states}
     strangers: dict[NodeId, list[NodeId]] = {}
     for node, neighbours in links.items():
@@ -142,7 +142,8 @@ def told_interest(wishes: Wishes, settings: InterestSettings) -> Pieces[TellInte
 
 
 def _told_wishes(wishes: Wishes, patterns_max: int, summarizes: bool) -> Pieces[tuple[dict[Pattern, int], bool]]:
-    """The patterns with the times since when each is wanted, and whether they are wider than the wishes."""
+    """The patterns to announce, each with the time since when it is wanted, and whether they are wider than the
+    wishes."""
     if len(wishes) <= MERGED_PATTERNS_MAX:
         exact = without_covered(wishes)
         if len(exact) <= patterns_max:
@@ -152,8 +153,8 @@ def _told_wishes(wishes: Wishes, patterns_max: int, summarizes: bool) -> Pieces[
 
 
 def _told(patterns: set[Pattern], patterns_max: int, summarizes: bool) -> Pieces[Interest]:
-    """If there is a summary, a long list is shortened before it is merged carefully, because that would hold up the
-    event loop. Without a summary, the time is well spent."""
+    """At most ``patterns_max`` patterns that cover these. Merging a long list with care would hold up the event loop,
+    so with a summary, the list is shortened roughly first. Without a summary, the careful merge is worth its time."""
     if summarizes and len(patterns) > max(MERGED_PATTERNS_MAX, patterns_max):
         cut = yield from begin_alike(patterns, MERGED_PATTERNS_MAX)
         return Interest(aggregate(cut, patterns_max).patterns, widened=True)

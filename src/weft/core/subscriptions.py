@@ -1,4 +1,4 @@
-"""Delivery to the subscribers of this node: each has a cursor in every stream that it selected, and is served from the
+"""Delivery to the subscribers of this node. Each has a cursor in every stream that it selected, and is served from the
 log as far as its credit goes. So nothing is queued, and a slow subscriber holds up nobody."""
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from weft.model.batch_header import HEADER_BYTES, end_offset
 from weft.routing import SINCE_EVER_US
 
 PUMP_BYTES_MAX: Final = 2 * MIB  # given to one subscriber in one step; others have their turn in between
-TURN_BYTES_MAX: Final = 8 * MIB  # given to all of them in one turn of the loop: a few milliseconds
-TURN_STREAMS_MAX: Final = 128  # looked at for all of them in one turn: a few milliseconds
-SHARE_COST: Final = 0.25  # of looking at a stream: the cost of taking what was read for another subscriber
-POSITIONS_AT_ONCE: Final = 2_048  # of a subscription's beginning, taken in one step: a few milliseconds
-TOLD_MAX: Final = 1024  # gaps of which groups were told; for those that are forgotten, once more
-SHARED_BYTES_MIN: Final = 64 * KIB  # larger batches are looked up among those that others still hold
+TURN_BYTES_MAX: Final = 8 * MIB  # given to all subscribers in one turn of the loop: a few milliseconds
+TURN_STREAMS_MAX: Final = 128  # looked at for all subscribers in one turn: a few milliseconds
+SHARE_COST: Final = 0.25  # taking what was read for another subscriber costs this share of looking at a stream
+POSITIONS_AT_ONCE: Final = 2_048  # named by a subscription's start, and taken in one step: a few milliseconds
+TOLD_MAX: Final = 1024  # gaps that groups were told of; if one is forgotten, its group is told again
+SHARED_BYTES_MIN: Final = 64 * KIB  # larger batches are shared with subscribers that still hold them
 
 
 @dataclass(slots=True)
 class Turn:
-    """What may still be done in this turn of the loop. One turn may have hundreds of steps, so this is not a bound for
-    a step."""
+    """How much may still be done in this turn of the loop. One turn may have hundreds of steps, so a bound for each
+    step would not be enough."""
 
     bytes_left: int = TURN_BYTES_MAX
     streams_left: float = TURN_STREAMS_MAX
@@ -67,13 +67,14 @@ class Ration(Protocol):
     def next_run(self, key: StreamKey, cursor: int, end: int, now_s: float) -> Given: ...
 
     def postpone(self, key: StreamKey, first: int, events: int) -> bool:
-        """So many events are stored together and do not fit; return whether they wait until they do."""
+        """Ask what to do with a stored batch of so many events that does not fit; return whether it waits until it
+        fits."""
 
     def take(self, key: StreamKey, first: int, end: int) -> None:
-        """These events are given to the member."""
+        """Note that these events are given to the member."""
 
     def gone(self, key: StreamKey, first: int, end: int, now_s: float) -> None:
-        """Compaction has deleted these events."""
+        """Note that these events are gone for good."""
 
 
 @dataclass(slots=True)
@@ -92,11 +93,11 @@ class Subscription:
     searches: dict[StreamKey, Search] = field(default_factory=dict)
     is_opening: bool = False
     is_assigned: bool = True  # a member gets nothing while it is being told which streams it now has
-    looked: StreamKey | None = None  # while it is opened: the last stream that was looked at
+    looked: StreamKey | None = None  # while the subscription is opened: the last stream looked at
     behind: OrderedDict[StreamKey, None] = field(default_factory=OrderedDict)  # streams with more to read, in turn
     ration: Ration | None = None
-    held_back: dict[StreamKey, None] = field(default_factory=dict)  # streams with more than its ration allows now
-    history: HistoryCursor | None = None  # in archive tables; None: it reads the log only
+    held_back: dict[StreamKey, None] = field(default_factory=dict)  # streams with more than the ration allows now
+    history: HistoryCursor | None = None  # its reading in archive tables; None: it reads only the log
 
     def position(self, key: StreamKey, place: int | Search) -> None:
         self.drop(key)
@@ -119,7 +120,7 @@ class Subscription:
 
 
 class Portion(NamedTuple):
-    """All that there is of a stream from one place on, for every subscriber at that place."""
+    """Everything in a stream from one place on, for every subscriber at that place."""
 
     key: StreamKey
     first: int
@@ -144,11 +145,11 @@ class Subscriptions:
         self._selection: Selection[int] = Selection()
         self._ready: OrderedDict[int, None] = OrderedDict()  # subscriptions that may have something to read, in turn
         self._turn = Turn()
-        self._told: dict[tuple[str, Stream, Epoch, int], None] = {}  # to groups: which events are gone for good
-        self._asked: list[Effect] = []  # requests to archive tables, in this step
+        self._told: dict[tuple[str, Stream, Epoch, int], None] = {}  # losses that groups were told of
+        self._asked: list[Effect] = []  # requests to archive tables that this step makes
         # What was read in this step: subscribers at the same place get the same objects.
         self._shared: dict[tuple[StreamKey, int, int], list[Delivered]] = {}
-        self._portions: dict[tuple[StreamKey, int], Portion | None] = {}  # None: not that simple
+        self._portions: dict[tuple[StreamKey, int], Portion | None] = {}  # None: ``_pump`` has to do it
         self._portion: Portion | None = None  # the last portion
         # Large batches that somebody still holds, by place and header: later subscribers get the same objects.
         self._large: WeakValueDictionary[tuple[StreamKey, int, bytes], Delivered] = WeakValueDictionary()
@@ -178,8 +179,8 @@ class Subscriptions:
     # --- coming and going ----------------------------------------------------------------------------------------
 
     def open(self, request: Subscribe, beginnings: Beginnings) -> list[Effect]:
-        """Open a subscription without a group. ``pump`` says where it begins, some streams at a time, or that it
-        cannot."""
+        """Open a subscription without a group. ``pump`` then says where it begins, some streams at a time, or that it
+        cannot begin."""
         subscription = self.add(request, beginnings)
         subscription.is_opening = True
         if subscription.history is not None and beginnings.looks_back:
@@ -189,8 +190,8 @@ class Subscriptions:
         return []
 
     def history_found(self, found: HistoryFound) -> list[Effect]:
-        """Take where a subscription's streams begin in archive tables. One that names all its positions can do without;
-        others cannot."""
+        """Take where a subscription's streams begin in archive tables. If that failed, a subscription that names all
+        its positions can go on; others end."""
         subscription = self._all.get(found.subscription)
         if subscription is None or subscription.history is None or not subscription.history.is_looking:
             return []
@@ -204,7 +205,8 @@ class Subscriptions:
         return []
 
     def _open_some(self, subscription: Subscription, turn: Turn) -> list[Effect]:
-        """Open the next streams that it selects. Some may be new since, and have their places already."""
+        """Open the next streams that the subscription selects. Streams that became known meanwhile may have their
+        places already."""
         pattern, looked_max = subscription.pattern, max(int(turn.streams_left), 1)
         history = subscription.history
         if history is not None and history.unseen is not None:
@@ -233,8 +235,8 @@ class Subscriptions:
         return [Opened(subscription.id, positions_of(begun), more=subscription.is_opening)]
 
     def _in_history(self, subscription: Subscription, info: StreamInfo, place: int | Search) -> int | Search:
-        """Return the same place, or an earlier one in the archive table. If a copy begins in the middle, its past in
-        the mesh is preferred: the table is for what no log has."""
+        """Return the same place, or an earlier one in the archive table. If a copy begins in the middle, other nodes
+        are asked for its past first: the table is only for what no log has."""
         key, history = (info.stream, info.epoch), subscription.history
         if history is None or info.start == 0 or not subscription.beginnings.looks_back:
             return place
@@ -290,9 +292,9 @@ class Subscriptions:
 
     def is_live(self, info: StreamInfo, before: int) -> bool:
         """Whether this node gets the stream's events as they come: the stream is its own, or an earlier subscription
-        here wanted it. Numbers of subscriptions ascend.
+        here wanted it. Subscriptions with numbers below ``before`` are earlier.
 
-        If not, what other nodes said about the stream is out of date.
+        If not, the floor that another node announced for the stream is out of date, and is forgotten.
         """
         if info.stream.origin == self._me or any(each < before for each in self._selection.match(info.stream.topic)):
             return True
@@ -302,14 +304,14 @@ class Subscriptions:
     # --- what there is to read -----------------------------------------------------------------------------------
 
     def stream_known(self, info: StreamInfo) -> list[Effect]:
-        """The log has a new stream."""
+        """Begin a new stream of the log for the subscriptions that select it."""
         key = (info.stream, info.epoch)
         effects: list[Effect] = []
         for number in self._selection.match(info.stream.topic):
             subscription = self._all[number]
             if subscription.history is not None and subscription.history.is_looking:
-                continue  # it is looked at when the subscription is opened
-            if not subscription.group and not subscription.reads(key):  # it may have been opened after the sync
+                continue  # the stream is looked at when the subscription gets there
+            if not subscription.group and not subscription.reads(key):  # it reads it already if opened after the sync
                 try:
                     subscription.position(key, subscription.beginnings.later(info))
                 except WeftError as error:
@@ -319,7 +321,7 @@ class Subscriptions:
         return effects
 
     def advanced(self, keys: Iterable[StreamKey]) -> None:
-        """These streams have more that is durable."""
+        """Note that these streams have more that is durable."""
         for key in keys:
             for number in self._selection.match(key[0].topic):
                 subscription = self._all[number]
@@ -328,13 +330,13 @@ class Subscriptions:
                     self._ready[number] = None
 
     def begin_assigning(self, subscription: Subscription, keys: Set[StreamKey]) -> None:
-        """A member of a group will read exactly these streams. It gets nothing until all of them have their places."""
+        """Let a member of a group read exactly these streams. It gets nothing until all of them have their places."""
         subscription.is_assigned = False
         for key in [each for each in (*subscription.cursors, *subscription.searches) if each not in keys]:
             subscription.drop(key)
 
     def assign_some(self, subscription: Subscription, places: dict[StreamKey, int | Search]) -> None:
-        """The member begins at these places; where it reads already, it goes on."""
+        """Let the member begin at these places. In streams that it reads already, it goes on where it is."""
         for key, place in places.items():
             if not subscription.reads(key):
                 subscription.position(key, place)
@@ -344,7 +346,8 @@ class Subscriptions:
         self._ready[subscription.id] = None
 
     def wake(self, subscription: Subscription, keys: Iterable[StreamKey]) -> None:
-        """The member's ration may have grown, in these streams and where it was held back."""
+        """Look again at these streams and at those in which the member was held back, because its ration may have
+        grown."""
         waiting = [*subscription.held_back, *(key for key in keys if subscription.reads(key))]
         if waiting:
             subscription.behind.update(dict.fromkeys(waiting))
@@ -363,11 +366,11 @@ class Subscriptions:
         return bool(self._ready)
 
     def begin_turn(self) -> None:
-        """Begin another turn of the loop. While somebody is ``busy``, one follows soon."""
+        """Begin another turn of the loop. As long as there is more to read (``busy``), another one follows soon."""
         self._turn = Turn()
 
     def pump(self, now_s: float) -> list[Effect]:
-        """Return what can be delivered now: a bounded amount, for everybody in turn."""
+        """Return what can be delivered now: a bounded amount, with subscribers in turn."""
         turn = self._turn
         if turn.is_over:
             return []
@@ -400,7 +403,7 @@ class Subscriptions:
         (key,) = behind
         first = subscription.cursors.get(key)
         if first is None or (subscription.history is not None and subscription.history.is_looking):
-            return None  # its beginning is still searched for
+            return None  # the place where it begins is still searched for
         portion = self._portion
         if portion is None or portion.first != first or portion.key is not key:
             place = (key, first)
@@ -420,7 +423,7 @@ class Subscriptions:
         try:
             batches = self._read_shared(key, first, info.end, LINK_READ_BYTES_MAX)
         except WeftError:
-            return None  # each of them gets the error when it comes there itself
+            return None  # each subscriber gets the error when it reads for itself
         if not batches or end_offset(batches[-1].data) < info.end:
             return None
         size, numbers = sum([len(each.data) for each in batches]), list[int]()
@@ -469,7 +472,7 @@ class Subscriptions:
         return [*opened, *_deliver(subscription, delivered), *self._go_on(subscription)]
 
     def _go_on(self, subscription: Subscription) -> list[Effect]:
-        """Let it go on in its next turn, or when there is room, or when there is more to read."""
+        """Let the subscription go on in its next turn, or when its holder has room, or when there is more to read."""
         if not subscription.is_opening and not (subscription.behind and subscription.credit_bytes > 0):
             return []
         if subscription.holder.is_full:
@@ -478,10 +481,10 @@ class Subscriptions:
         return []
 
     def _read(self, subscription: Subscription, key: StreamKey, now_s: float) -> list[Delivered]:
-        """Read the next batches of one stream. If there are more, the stream goes to the end of the line."""
+        """Read the next batches of one stream. If there are more, the stream goes to the end of the queue."""
         try:
             return self._read_on(subscription, key, now_s)
-        except PositionExpired:  # retention was quicker just now
+        except PositionExpired:  # retention has just deleted it
             if not self.reads_back(subscription, key):
                 raise
         except EventsLost as error:
@@ -495,8 +498,8 @@ class Subscriptions:
         return []
 
     def _was_told(self, group: str, error: EventsLost) -> bool:
-        """Whether a member of the group was told here that these events are gone for good. The next one goes on behind
-        them: it would otherwise end there for ever, as nobody can handle them."""
+        """Whether a member of the group was already told here that these events are gone for good. If so, the next
+        member goes on after them. Otherwise every member would end at them, because nobody can handle them."""
         if not group or not error.is_given_up:
             return False
         place = (group, error.loss.stream, error.loss.epoch, error.loss.end)
@@ -531,7 +534,7 @@ class Subscriptions:
         if cursor < info.start and history is not None:
             return self._read_history(subscription, history, key, cursor, info.start)
         batches = self._read_shared(key, cursor, durable, self._bytes_max(subscription))
-        end = end_offset(batches[-1].data) if batches else durable  # compaction deleted all there was
+        end = end_offset(batches[-1].data) if batches else durable  # compaction deleted all of it
         subscription.cursors[key] = end
         if end < durable:
             subscription.behind[key] = None
@@ -553,7 +556,7 @@ class Subscriptions:
         info: StreamInfo,
         now_s: float,
     ) -> list[Delivered]:
-        """Read the next events that a member that acknowledges by hand may have: neither more nor others."""
+        """Read exactly the next events that a member that acknowledges by hand may have."""
         run = ration.next_run(key, subscription.cursors[key], info.end, now_s)
         if isinstance(run, Nothing):
             if run is Nothing.LATER:
@@ -589,13 +592,13 @@ class Subscriptions:
         return subscription.history if subscription.history is not None and self.archived(key[0].topic) else None
 
     def reads_back(self, subscription: Subscription, key: StreamKey) -> bool:
-        """Whether it reads elsewhere what the log no longer has."""
+        """Whether the subscription reads in an archive table what the log no longer has of a stream."""
         return self._history_of(subscription, key) is not None
 
     def _read_history(
         self, subscription: Subscription, history: HistoryCursor, key: StreamKey, cursor: int, end: int
     ) -> list[Delivered]:
-        """Read the next batches from the table; none as long as they are not here."""
+        """Read the next batches from the archive table; none until they have come."""
         stored = self._archived(subscription, history, key, cursor, end)
         if not stored:
             return []
@@ -606,7 +609,8 @@ class Subscriptions:
     def _archived(
         self, subscription: Subscription, history: HistoryCursor, key: StreamKey, first: int, end: int
     ) -> list[bytes]:
-        """Take what has come. If nothing has, ask for it; the stream is behind again when it comes."""
+        """Take what has come from the table. If nothing has, ask for it; when it comes, the stream gets its next
+        turn."""
         stored = history.take(key, first)
         if not stored and history.asks(key, first):
             self._asked.append(ReadHistory(subscription.id, *key, first, end, self._bytes_max(subscription)))
@@ -614,7 +618,7 @@ class Subscriptions:
         return stored
 
     def history_read(self, read: HistoryRead, now_s: float) -> list[Effect]:
-        """A piece of a table has come, or the reason why it cannot."""
+        """Take a piece of a table, or the reason why it cannot come."""
         subscription, key = self._all.get(read.subscription), (read.stream, read.epoch)
         if subscription is None or subscription.history is None or not subscription.history.came(read):
             return []
@@ -640,7 +644,7 @@ class Subscriptions:
         stream, epoch = key
         if len(data) < SHARED_BYTES_MIN:
             return Delivered(stream, epoch, data, cursor)
-        place = (key, cursor, data[:HEADER_BYTES])  # the header has the checksum of everything behind it
+        place = (key, cursor, data[:HEADER_BYTES])  # the header has the checksum of everything after it
         known = self._large.get(place)
         if known is None:
             known = self._large[place] = Delivered(stream, epoch, data, cursor)
@@ -652,7 +656,8 @@ def positions_of(cursors: dict[StreamKey, int]) -> tuple[Position, ...]:
 
 
 def _piece(batch: Batch, first: int, end: int) -> Batch:
-    """Take some events out of a batch. A few are put together by hand, without Arrow."""
+    """Take some events out of a batch. If there are only a few, they are put together without Arrow, which is
+    faster."""
     if end - first == len(batch):
         return batch
     if batch.few is not None:

@@ -17,7 +17,7 @@ OWN_TOKEN: Final = "weft"  # noqa: S105  of topics, no secret
 GROUPS_PREFIX: Final = "weft.groups."
 GROUPS: Final = parse_pattern("weft.groups.>")
 DEAD_PREFIX: Final = "weft.dead."
-DEAD: Final = parse_pattern("weft.dead.>")  # events that a group's readers could not handle
+DEAD: Final = parse_pattern("weft.dead.>")  # events that a group's members could not handle
 PLAIN_PREFIX: Final = "weft.plain."
 EVERYWHERE_PREFIXES: Final = (GROUPS_PREFIX, DEAD_PREFIX, KV_PREFIX)  # every node has these
 EVERYWHERE: Final = (GROUPS, DEAD, KEY_VALUES)  # the same as patterns
@@ -35,7 +35,8 @@ def selects(pattern: Pattern, topic: Topic) -> bool:
 
 
 class Selection(Generic[V]):
-    """Who selected a topic, by ``selects``: one trie for the mesh's own topics and one for all others."""
+    """Finds who selected a topic, by the rule of ``selects``, with one trie for the mesh's own topics and one for all
+    others."""
 
     def __init__(self) -> None:
         self._users: Trie[V] = Trie()

@@ -1,5 +1,4 @@
-"""What people get to see of a node's core: who would get a topic and why, and what each peer and subscriber is
-served."""
+"""What people get to see of a node's core: which nodes would get a topic and why, and how far each peer lags behind."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ class Recipient:
 
 def explain(broker: Broker, topic: Topic, origin: NodeId | None = None, after: str = "") -> Iterator[Recipient]:
     """Yield every node that is interested in a topic, and whether and how its events get there from ``origin``. The
-    nodes are ordered by name and begin after ``after``. They come one by one, so that others may have a turn in
-    between."""
+    nodes are ordered by name, and those up to ``after`` are left out. They come one by one, so that the caller can
+    pause in between."""
     source = origin or broker.me
     for node in sorted(each for each in broker.routes.interested(topic) if each > after):
         state = broker.routes.states.get(node)
@@ -72,8 +71,8 @@ def _reason(broker: Broker, topic: Topic, source: NodeId, node: NodeId, path: tu
 
 
 def link_lag(broker: Broker, peer: NodeId) -> Pieces[int]:
-    """How many events a peer wants and has not acknowledged. It pauses between streams, of which there may be a hundred
-    thousand."""
+    """Count the events that a peer wants and has not acknowledged. The count pauses now and then, because there may be
+    a hundred thousand streams."""
     link = broker.replication.links.get(peer)
     lag = 0
     for piece in in_pieces([] if link is None else list(link.outgoing.cursors.items())):

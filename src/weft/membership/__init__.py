@@ -12,8 +12,8 @@ travel over the existing links, whatever shape the mesh has. Nothing here reads 
 
 The runtime performs the effects, and comes back with ``Tick`` when ``get_timer`` says so.
 
-- ``state``       what is known of a node, and which of two pieces of knowledge counts
-- ``table``       all that one node knows, including dead nodes, and tombstones of forgotten ones
+- ``state``       what is known about a node, and which of two pieces of knowledge counts
+- ``table``       all that one node knows, including dead nodes and the tombstones of forgotten ones
 - ``exchange``    which peer is told what: spreading changes, comparing digests, filling in a new link
 - ``prober``      pings, directly and through others
 - ``heartbeats``  the health of direct links

@@ -1,9 +1,9 @@
-"""Which peer is told what: every link has an outbox, which fills with changes, digests and what peers ask for.
+"""Which peer is told what: every link has an outbox for changes, digests and answers to the peer's requests.
 
 - A change is put into the outboxes of about log n peers, and goes out after a short delay together with others.
-- Every interval, a few peers get the digests of what changed since their last ones, and of a window over everything
-  else. They answer with what differs. So lost messages and unlucky choices are made up for.
-- A new link is told the digests of everything.
+- Every interval, a few peers get the digests of what changed since their last ones, and of a window over all nodes.
+  They answer with what differs. This makes up for lost messages, and for changes that by chance went to other peers.
+- Over a new link, the peer gets the digests of everything.
 
 An outbox names nodes, not states: it sends what is known at that moment, and a node that changes twice is sent once. A
 message takes as much of an outbox as it can hold; the rest goes with the next one.
@@ -22,7 +22,7 @@ from weft.membership.state import Digest, NodeState
 from weft.membership.table import Table
 from weft.model import NodeId
 
-GOSSIP_WINDOW: Final = 32  # digests per unrequested exchange: all are compared in n / 32 exchanges
+GOSSIP_WINDOW: Final = 32  # digests of the window in one exchange: n / 32 exchanges compare all nodes
 
 
 # Of one message that has as many digests as it may have.
@@ -36,7 +36,7 @@ class GossipOutbox:
 
     def __init__(self, told: int) -> None:
         self.nodes: dict[NodeId, bool] = {}  # True: the whole state; False: the digest
-        self.told = told  # the last change whose digest was put in here
+        self.told = told  # the last change that was put in here
         self.window = 0  # where the next window over the table begins
 
     def add(self, node_id: NodeId, whole: bool = False) -> None:
@@ -50,7 +50,7 @@ class Exchange:
         self._chance = chance
         self._outboxes: dict[NodeId, GossipOutbox] = {}
         self._waiting: dict[NodeId, None] = {}  # peers whose outboxes are not empty, in turn
-        self._asked: set[NodeId] = set()  # in this interval, of any peer: one answer is enough
+        self._asked: set[NodeId] = set()  # nodes that a peer was asked about in this interval: one answer is enough
         self._insisted: set[tuple[NodeId, NodeId]] = (
             set()
         )  # peers and nodes: peers that were told in this interval that these nodes are in a worse state
@@ -60,7 +60,7 @@ class Exchange:
         return bool(self._waiting)
 
     def is_told(self, node_id: NodeId) -> bool:
-        """Whether it is in no outbox any longer."""
+        """Whether a node is in no outbox, so all peers have been told of it."""
         return not any(node_id in outbox.nodes for outbox in self._outboxes.values())
 
     def open(self, peer: NodeId, own: NodeId) -> list[Send]:
@@ -76,9 +76,10 @@ class Exchange:
         self._waiting.pop(peer, None)
 
     def spread(self, before: NodeState | None, after: NodeState, source: NodeId | None) -> None:
-        """Pass a change on: the state if the node said something new, its digest if only its liveness is new.
+        """Pass a change on to some peers: the state if the node said something new, only its digest if just its
+        liveness is new.
 
-        The node itself comes first: if it is suspected, it has to know that.
+        If only the liveness is new, the node itself is told first: if it is suspected, it has to know that.
         """
         node_id = after.node_id
         whole = before is None or not before.digest.has_content_of(after.digest)
@@ -92,13 +93,14 @@ class Exchange:
             self._waiting[peer] = None
 
     def tell_everybody(self, node_id: NodeId) -> None:
-        """For a goodbye: nodes that hear of it too late would notice by themselves, and take the node for dead."""
+        """Tell all peers about a node at once. This is for a goodbye: nodes that hear of it too late would notice that
+        the node is gone, and take it for dead."""
         for peer, outbox in self._outboxes.items():
             outbox.add(node_id, whole=True)
             self._waiting[peer] = None
 
     def flush(self) -> list[Send]:
-        """Make one message each for the next few peers with something in their outboxes."""
+        """Make one message for each of the next few peers that have something in their outboxes."""
         peers = list(islice(self._waiting, self._settings.gossip_fan_out))
         return [send for peer in peers for send in self._post(peer, reply=True)]
 
@@ -114,9 +116,9 @@ class Exchange:
         return sends
 
     def answer(self, peer: NodeId, gossip: Gossip) -> list[Send]:
-        """Send what the peer lacks, and digests of what we lack; nothing if neither lacks anything.
+        """Send what the peer lacks, and digests of what we lack. Answer a reply only if one of us lacks something.
 
-        What the gossip itself said was taken in before this.
+        The caller has already taken in what the gossip says.
         """
         outbox = self._outboxes.get(peer)
         if outbox is None:
@@ -133,12 +135,12 @@ class Exchange:
         ours = self._table.digest_of(node_id)
         if theirs == ours or theirs.covers(ours):
             outbox.nodes.pop(node_id, None)
-            # Once per interval: if a state never comes, or we do not accept it, nobody talks in circles.
+            # Ask once per interval: a state may never come, or not be accepted, and asking must not go in circles.
             if ours.has_content_of(theirs) or node_id in self._asked:
                 return False
             self._asked.add(node_id)
         elif theirs.has_content_of(ours):
-            # The peer has better news of the node, and may have its reasons: it may not accept an unsigned goodbye.
+            # The peer thinks better of the node. Tell it only once: it may refuse the news, as an unsigned goodbye.
             if (peer, node_id) in self._insisted:
                 return False
             self._insisted.add((peer, node_id))
@@ -166,7 +168,7 @@ class Exchange:
         states: list[NodeState] = []
         states_bytes = 0
         for node_id, whole in outbox.nodes.items():
-            state = self._table.states.get(node_id) if whole else None  # if forgotten: its tombstone's digest
+            state = self._table.states.get(node_id) if whole else None  # of a forgotten node, only the digest is left
             if state is None:
                 if len(digests) == GOSSIP_DIGESTS_MAX:
                     break

@@ -1,8 +1,8 @@
 """Direct links and their health (PL-03): a heartbeat every interval; three without a sign of life make a link
 unhealthy.
 
-Every peer gets heartbeats, even one that knows only the four messages of the document. The deadline for an answer is
-the next heartbeat. A heartbeat from the peer is as good a sign of life as an answer.
+Every peer gets heartbeats, even one that knows only the four messages of the design document. The deadline for an
+answer is the next heartbeat. A heartbeat from the peer is as good a sign of life as an answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from weft.membership.messages import Effect, Health, HealthChanged, Heartbeat, R
 from weft.model import NodeId
 
 HEARTBEAT_MISSES_MAX: Final = 3  # PL-03
-HEARTBEAT_ANSWER_S_MIN: Final = 1.0  # between answers: enough for every honest beat, and no storm of echoes
+HEARTBEAT_ANSWER_S_MIN: Final = 1.0  # between answers: enough for every honest peer, and no flood of answers
 
 
 class Sign(Enum):
@@ -24,7 +24,7 @@ class Sign(Enum):
     DOWN = "down"
 
 
-# A pair that is absent changes nothing.
+# A pair that is not listed changes nothing.
 TRANSITIONS: Final = {
     (Health.DISCONNECTED, Sign.UP): Health.HEALTHY,
     (Health.HEALTHY, Sign.MISSED): Health.UNHEALTHY,
@@ -41,13 +41,13 @@ class HeardFrom:
     def __init__(self) -> None:
         self.gossips = False
         self.health = Health.DISCONNECTED
-        self.heard = True  # since the last heartbeat; the handshake counts
-        self.misses = 0  # in a row
+        self.heard = True  # a sign of life has come since the last heartbeat; the handshake counts as one
+        self.misses = 0  # heartbeats in a row without a sign of life
         self.answered_s = float("-inf")
 
 
 class Heartbeats:
-    """All links. One clock beats for all of them."""
+    """All links of this node. They share one timer for their heartbeats."""
 
     def __init__(self) -> None:
         self.links: dict[NodeId, HeardFrom] = {}
@@ -101,5 +101,5 @@ def _change(peer: NodeId, link: HeardFrom, sign: Sign) -> list[Effect]:
 
 
 def _timestamp(now_s: float) -> int:
-    """In microseconds; never 0, which would mean that it answers no heartbeat."""
+    """The time in microseconds. It is never 0, because an echo of 0 means that the heartbeat is not an answer."""
     return max(1, int(now_s * 1e6))

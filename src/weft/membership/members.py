@@ -53,11 +53,12 @@ from weft.model import NodeId
 class Members:
     """The nodes of the mesh, as one node knows them.
 
-    ``own`` is what the node first says about itself. Its incarnation has to be higher than in any earlier life, by a
-    counter on disk or by the clock. If the mesh remembers a higher one all the same, the node steps over it. But
-    digests cannot tell if two lives use the very same numbers for different things.
+    ``own`` is what the node first says about itself. Its incarnation has to be higher than in any earlier life, so it
+    comes from a counter on disk or from the clock. If the mesh remembers a higher incarnation all the same, the node
+    takes a still higher one. But if two lives use the same numbers for different content, digests cannot show the
+    difference.
 
-    ``sign`` signs what the node says about itself; None: nothing is signed here.
+    ``sign`` signs what the node says about itself. It returns None if nothing is signed here.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Members:
         self._prober = Prober(settings, chance, self._helpers)
         self._reach = Reach(self._me)
         self._rumours = Rumours()
-        self._checked_s: dict[NodeId, float] = {}  # peers that were asked whether a rumour about them is true, and when
+        self._checked_s: dict[NodeId, float] = {}  # when each peer was asked whether a rumour about it is true
         # When each of these is due. An absent timer is off.
         self._timers_s: dict[str, float] = {}
         self._stopped = False
@@ -164,7 +165,7 @@ class Members:
             "probe": settings.probe_interval_s,
             "beat": settings.heartbeat_interval_s,
         }
-        for name, interval_s in intervals_s.items():  # nodes that start together should not all speak together
+        for name, interval_s in intervals_s.items():  # nodes that start together should not all speak at once
             self._timers_s[name] = now_s + interval_s * self._chance.random()
         self._timers_s["dial"] = now_s + settings.rejoin_interval_s
         return [MemberChanged(None, self.own), *map(Dial, self._seeds)]
@@ -206,7 +207,7 @@ class Members:
         return effects
 
     def _goodbye(self, now_s: float) -> list[Effect]:
-        """Stop once everybody who should know has been told that this node leaves, or after a time."""
+        """Stop once all peers have been told that this node leaves, or when the time for that is over."""
         leave_s = self._timers_s.get("leave")
         if leave_s is None or (now_s < leave_s and not self._exchange.is_told(self._me)):
             return []
@@ -238,14 +239,15 @@ class Members:
         return effects
 
     def _peer_leaves(self, goodbye: PeerLeaves, now_s: float) -> list[Effect]:
-        """An old link may end after the peer has come back: a goodbye from an earlier life means nothing."""
+        """Take a peer's goodbye. An old link may end after the peer has come back, so a goodbye from an earlier life is
+        ignored."""
         state = self._table.states.get(goodbye.peer)
         if state is None or state.incarnation != goodbye.incarnation:
             return []
         return self._find(goodbye.peer, Liveness.LEFT, now_s)
 
     def _rejoin(self) -> list[Effect]:
-        """A node without any link tries the addresses that it was given and those that it has learned, in turn."""
+        """If this node has no link, dial the addresses that it was given and those that it has learned, in turn."""
         if self._heartbeats.links:
             return []
         learned = (a for s in self._table.states.values() if s.node_id != self._me for a in s.addresses)
@@ -274,7 +276,7 @@ class Members:
                 assert_never(message)
 
     def _on_heartbeat(self, peer: NodeId, heartbeat: Heartbeat, now_s: float) -> list[Effect]:
-        """Nearly all change nothing, and then the other links are not looked at."""
+        """Take a heartbeat. Nearly all heartbeats change nothing; then the other links need not be looked at."""
         effects = self._heartbeats.on_heartbeat(peer, heartbeat, now_s)
         changed = any(isinstance(each, HealthChanged) for each in effects)
         return effects + self._say_neighbours(now_s) if changed else effects
@@ -305,26 +307,28 @@ class Members:
         return [*effects, *self._exchange.answer(peer, Gossip(tuple(digests), tuple(states), gossip.reply))]
 
     def _signs(self, node_id: NodeId) -> bool:
-        """Whether a node signs. If it does, we believe only the node itself that it is in another incarnation, says
-        something new, or has left. What seems to be new is asked for, and comes signed if it is true."""
+        """Whether a node signs what it says. If it does, only its own signature makes us believe that it is in another
+        incarnation, says something new, or has left. If something seems to be new, we ask for it; if it is true, it
+        comes signed."""
         known = self._table.states.get(node_id)
         return known is not None and known.signed is not None
 
     def _refuse_unsigned(self, peer: NodeId, heard: Digest) -> list[Effect]:
-        """Either a liar sends this, or a peer of an earlier version, which does not pass signatures on."""
+        """Report an unsigned state of a node that signs. Its sender is either a liar or a peer of an earlier version,
+        which does not pass signatures on."""
         if self._table.digest_of(heard.node_id).has_content_of(heard):
             return []
         return [GossipRefused(peer, "signature", f"a state of {heard.node_id} without the signature of that node")]
 
     def _as_rumour(self, heard: Digest) -> Digest:
-        """What others may say about a node that signs: how they found it. Only the node itself can say that it has
-        left."""
+        """What to believe of a digest of a node that signs: others may say how they found it, but only the node itself
+        can say that it has left."""
         if heard.liveness is not Liveness.LEFT or self._table.digest_of(heard.node_id).liveness is Liveness.LEFT:
             return heard
         return heard._replace(liveness=Liveness.ALIVE)
 
     def _judge(self, peer: NodeId, heard: Digest, now_s: float) -> tuple[bool, list[Effect]]:
-        """Whether to believe what a peer says about a node, and what to do if not."""
+        """Return whether to believe what a peer says about a node, and what to do if not."""
         node_id = heard.node_id
         if node_id == peer:
             return True, []
@@ -339,16 +343,17 @@ class Members:
                 return False, [GossipRefused(peer, "incarnation", what)]
 
     def _check(self, heard: Digest, now_s: float) -> list[Effect]:
-        """Tell a node what others say about it, and what we know: it refutes a lie, and sends what is new."""
+        """Tell a node what others say about it, and what we know of it. The node refutes a lie, and sends what is
+        new."""
         node_id = heard.node_id
         if now_s - self._checked_s.get(node_id, float("-inf")) < self._settings.gossip_interval_s:
-            return []  # a rumour comes again, if it is true
+            return []  # a rumour that is true comes again
         self._checked_s[node_id] = now_s
         return [Send(node_id, Gossip((heard, self._table.digest_of(node_id)), (), reply=True))]
 
     def _hear_state(self, peer: NodeId, state: NodeState, now_s: float) -> list[Effect]:
         if state.node_id == self._me:
-            return self._refute(state.digest, now_s)  # only if we sign: it is from an earlier life, which signed it
+            return self._refute(state.digest, now_s)  # if it is signed, it is from an earlier life of ours
         before = self._table.states.get(state.node_id)
         after = self._table.merge(state, now_s)
         return [] if after is None else self._changed(before, after, peer)
@@ -362,7 +367,8 @@ class Members:
         return [] if after is None else self._changed(before, after, peer)
 
     def _refute(self, heard: Digest, now_s: float) -> list[Effect]:
-        """Somebody thinks that we are dead or dying, or remembers an earlier life of ours: step over that."""
+        """Answer a node that suspects us or takes us for dead, or that remembers an earlier life of ours: take an
+        incarnation above the one that it names."""
         own = self.own
         if own.digest.covers(heard) or heard.incarnation >= INCARNATION_MAX:
             return []
@@ -371,7 +377,7 @@ class Members:
     # --- changes ---
 
     def _say(self, now_s: float, **changes: Any) -> list[Effect]:
-        """Publish something new about ourselves, as a new version. A node that has left publishes nothing more."""
+        """Publish something new about this node, as a new version. Once it has left, it publishes nothing more."""
         before = self.own
         after = replace(before, **changes)
         if after == before or before.liveness is Liveness.LEFT:
@@ -382,7 +388,7 @@ class Members:
         return self._changed(before, after, None)
 
     def _sign_again(self, now_s: float) -> list[Effect]:
-        """We have a new certificate, and the old one ends: repeat our state with the new one."""
+        """Publish this node's state again, signed with its new certificate, because the old one ends."""
         before = self.own
         if before.signed is None or before.liveness is Liveness.LEFT:
             return []
@@ -395,7 +401,7 @@ class Members:
         return self._say(now_s, neighbours=self._heartbeats.healthy()[:NEIGHBOURS_MAX])
 
     def _find(self, node_id: NodeId, liveness: Liveness, now_s: float) -> list[Effect]:
-        """Note what we ourselves found out about another node."""
+        """Note what this node itself has found out about another one."""
         before = self._table.states.get(node_id)
         if before is None or liveness <= before.liveness:
             return []
@@ -424,8 +430,8 @@ class Members:
         ]
 
     def _sweep(self, now_s: float) -> list[Effect]:
-        """What time alone changes: suspects die, dead nodes are forgotten, nodes that stay out of reach become
-        suspects."""
+        """Make the changes that only time brings: suspects die, dead nodes are forgotten, and nodes that stay out of
+        reach become suspects."""
         settings = self._settings
         timeout_s = suspicion_timeout_s(
             self._table.live_count, settings.suspicion_multiplier, settings.probe_interval_s

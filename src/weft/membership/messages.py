@@ -1,7 +1,7 @@
 """Inputs and effects of membership, and the messages between nodes.
 
 The messages are those of ``peerlink.proto`` as plain values; the transport converts them. ``size_of`` estimates how
-many bytes they take there.
+many bytes a message takes on the wire.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from weft.routing import Summary
 
 @dataclass(frozen=True, slots=True)
 class Gossip:
-    """Digests say what the sender has, states are what the receiver seems to lack.
+    """Digests say what the sender has. States are what the receiver seems to lack.
 
-    A digest that is older than what the receiver has is also a request. A ``reply`` is answered only with what was
-    requested; anything else begins an exchange, and is also answered with what changed at the receiver.
+    A digest that is older than what the receiver has is also a request. A ``reply`` is answered only if one side lacks
+    something. Any other gossip begins an exchange, and is also answered with what changed at the receiver.
     """
 
     digests: tuple[Digest, ...] = ()
@@ -37,7 +37,7 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """``node_id`` is alive. The sequence is that of the ping or of the request to ping it."""
+    """The answer that ``node_id`` is alive. ``sequence`` is that of the ping, or of the request to ping the node."""
 
     sequence: int
     node_id: NodeId
@@ -54,8 +54,8 @@ class PingFor:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """``echo`` is the timestamp that this one answers; 0: it answers none. Only the sender of a timestamp can interpret
-    it."""
+    """``echo`` is the timestamp of the heartbeat that this one answers; 0: it is not an answer. Only the sender of a
+    timestamp can interpret it."""
 
     timestamp: int
     echo: int = 0
@@ -68,7 +68,7 @@ Message: TypeAlias = Gossip | Ping | Pong | PingFor | Heartbeat
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Begin, and dial the addresses that were given."""
+    """Begin, and dial the addresses that this node was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class LinkUp:
-    """A link stands, and the handshake is done. ``gossips``: the peer speaks more than the four messages of the
+    """A link stands, and the handshake is done. ``gossips``: the peer knows more than the four messages of the design
     document."""
 
     peer: NodeId
@@ -116,7 +116,7 @@ class SetAddresses:
 
 @dataclass(frozen=True, slots=True)
 class SetInterest:
-    """``since_us``: since when each pattern is wanted; empty: all since ever."""
+    """``since_us``: since when each pattern is wanted; empty: all of them since ever."""
 
     patterns: tuple[Pattern, ...]
     capped: bool = False
@@ -126,8 +126,8 @@ class SetInterest:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Say goodbye to the mesh; ``Stopped`` follows. The next life has a higher incarnation, and counts as alive at
-    once."""
+    """Say goodbye to the mesh; ``Stopped`` follows. When the node comes back, its incarnation is higher, so it counts
+    as alive at once."""
 
 
 Input: TypeAlias = (
@@ -147,7 +147,7 @@ class Health(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """To a peer to which there is a link: heartbeats go beside the data, everything else on the control stream."""
+    """Send a message to a peer with a link: heartbeats beside the data, everything else on the control stream."""
 
     peer: NodeId
     message: Message
@@ -160,7 +160,8 @@ class Dial:
 
 @dataclass(frozen=True, slots=True)
 class MemberChanged:
-    """Something about a member, perhaps this node, is new. A higher epoch means that its log is a new one."""
+    """Something about a member is new; the member may be this node. A higher epoch means that the member has a new
+    log."""
 
     before: NodeState | None
     after: NodeState
@@ -188,7 +189,8 @@ class RoundTrip:
 
 @dataclass(frozen=True, slots=True)
 class GossipRefused:
-    """A peer said something about a node that is not believed: ``what``, for people, and ``fault``, for counting."""
+    """A peer said something about a node that this node does not believe. ``what`` is for people, ``fault`` for
+    counting."""
 
     peer: NodeId
     fault: str

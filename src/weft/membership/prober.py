@@ -1,6 +1,6 @@
-"""Finding out whether a peer answers: first a ping, then pings through others, then it is suspected.
+"""Finds out whether a peer is alive: first it gets a ping, then others are asked to ping it, then it is suspected.
 
-Only peers to which there is a link, or was a moment ago, are probed: a mesh need not be fully connected, and every node
+Only peers with a link, or whose link broke a moment ago, are probed: a mesh need not be fully connected, and every node
 has at least one neighbour to watch it. Helpers are peers that say that they have a link to the target.
 
     DIRECT --timeout--> INDIRECT --timeout--> failed        a pong ends it in either phase
@@ -17,7 +17,7 @@ from weft.membership.messages import Ping, PingFor, Pong, Send
 from weft.membership.settings import Settings
 from weft.model import NodeId
 
-PROBE_RELAYS_MAX: Final = 1024  # pings sent for others and not yet answered; further requests are not served
+PROBE_RELAYS_MAX: Final = 1024  # unanswered pings for others; further requests are ignored
 
 
 Helpers: TypeAlias = Callable[[NodeId], list[NodeId]]
@@ -25,7 +25,7 @@ Helpers: TypeAlias = Callable[[NodeId], list[NodeId]]
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """``ask_s``: when to ask others, None if they were asked; ``fail_s``: when to give up."""
+    """``ask_s``: when to ask others; None: they have been asked. ``fail_s``: when to give up."""
 
     target: NodeId
     ask_s: float | None
@@ -34,7 +34,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """A ping sent for another node, under our own sequence."""
+    """A ping that this node sends for another one, under a sequence of its own."""
 
     asker: NodeId
     sequence: int
@@ -58,8 +58,7 @@ class Prober:
         return min((_due_s(probe) for probe in self._probes.values()), default=None)
 
     def begin(self, peers: list[NodeId], now_s: float) -> list[Send]:
-        """Probe the next of these peers: each comes once before any comes twice, in an order that nobody can
-        foresee."""
+        """Probe the next of these peers. Each is probed once before any is probed twice, in a random order."""
         still = frozenset(peers)
         turn = [peer for peer in self._turn if peer in still]
         if not turn:
@@ -75,13 +74,13 @@ class Prober:
         return [Send(target, Ping(self._remember(probe)))]
 
     def lost(self, target: NodeId, now_s: float) -> list[Send]:
-        """The link to it broke, so only others can say whether it is alive."""
+        """The link to the target broke, so ask others whether it is alive."""
         self.found(target)
         probe = Probe(target, None, now_s + self._settings.probe_interval_s)
         return self._ask(self._remember(probe), target)
 
     def found(self, target: NodeId) -> None:
-        """It is alive, or gone for good, so stop probing it."""
+        """Stop probing a node: it is known to be alive, or gone for good."""
         for number in [number for number, probe in self._probes.items() if probe.target == target]:
             del self._probes[number]
 
@@ -109,7 +108,8 @@ class Prober:
         return []
 
     def on_ping_for(self, peer: NodeId, request: PingFor, *, linked: bool, now_s: float) -> list[Send]:
-        """Ping a node for a peer, if there is a link. The peer asks several nodes, so silence is an answer, too."""
+        """Ping a node for a peer, if there is a link to that node. The peer asks several nodes, so there need not be an
+        answer."""
         if not linked or len(self._relays) >= PROBE_RELAYS_MAX:
             return []
         self._sequence += 1

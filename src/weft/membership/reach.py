@@ -1,7 +1,8 @@
 """Which nodes can be reached over the links that nodes announce, and which were out of reach for too long.
 
-When a node dies, its neighbours notice. If they die with it, nobody probes it, and it is only out of reach. But being
-cut off is not being dead, and each node behind the cut would have to refute its death. So this waits for long.
+When a node dies, its neighbours notice. If they die with it, nobody probes it, and it is only out of reach. But a node
+that is out of reach may just be cut off, and every node that is wrongly called dead has to refute that. So this module
+waits for a long time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Reach:
         self._lost_since_s: dict[NodeId, float] = {}
 
     def lost(self, table: Table, timeout_s: float, now_s: float) -> list[NodeId]:
-        """The live members to which there has been no path for that long."""
+        """The live members to which there has been no path for ``timeout_s``."""
         if self._seen != table.changes:
             self._seen = table.changes
             found = reachable(self._own, table.states)

@@ -36,17 +36,17 @@ class Settings:
     """How often nodes talk about each other."""
 
     gossip_interval_s: float = 1.0  # a node that missed a change has it a second later; an exchange costs about 1 KiB
-    gossip_fan_out: int = 3  # links served per round: a node's traffic does not grow with its links
-    spread_delay_s: float = 0.05  # changes within this time go together; a hop is no slower than this
+    gossip_fan_out: int = 3  # links served per round, so that a node's traffic does not grow with its links
+    spread_delay_s: float = 0.05  # changes within this time are sent together; each hop adds at most this delay
     spread_multiplier: int = 2  # a change goes to 2 log2(n) peers: random meshes miss fewer than one node in a thousand
     probe_interval_s: float = 1.0  # the same as in SWIM and memberlist
     probe_timeout_s: float = 0.5  # a round trip around the world, with room for a pause of the interpreter
     probe_helpers: int = 3  # with 10 % loss, all three fail together once in 150 times
     suspicion_multiplier: int = 3  # 6 s for three nodes, 30 s for a thousand: time to hear of it and to refute
     heartbeat_interval_s: float = 5.0  # a silent link is unhealthy after 15 to 20 s; probes are faster
-    unreachable_s: float = 600.0  # a node behind a cut is most likely alive, so it is not called dead for that long
-    dead_retention_s: float = 3600.0  # people look for a node that died within the last hour
-    rejoin_interval_s: float = 5.0  # between dials of a node without links; backoff per address is the link's own
+    unreachable_s: float = 600.0  # a node out of reach is probably alive, so it is not suspected sooner
+    dead_retention_s: float = 3600.0  # people may look for a node that died within the last hour
+    rejoin_interval_s: float = 5.0  # between dials of a node without links; each link has its own backoff per address
     leave_timeout_s: float = 2.0  # a goodbye takes a few spread delays; a stuck link must not hold up a shutdown
 
     def __post_init__(self) -> None:
@@ -63,10 +63,12 @@ class Settings:
 
 
 def spread_times(members: int, multiplier: int) -> int:
-    """To how many peers a node passes a change on: with log n each, nearly all of n hear of it."""
+    """To how many peers a node passes a change on. If each node tells about log n peers, nearly all n nodes hear of
+    it."""
     return multiplier * ceil(log2(members + 1))
 
 
 def suspicion_timeout_s(members: int, multiplier: int, probe_interval_s: float) -> float:
-    """How long a suspect may take to refute: word to it and back takes a number of hops that grows with log n."""
+    """How long a suspect may take to refute. The suspicion has to reach it, and its answer has to come back; the number
+    of hops for that grows with log n."""
     return multiplier * log2(members + 1) * probe_interval_s

@@ -1,9 +1,9 @@
 """What is known about a node, and which of two pieces of knowledge counts.
 
-What a node says about itself is numbered (incarnation, version) and always complete. Others say only its liveness in
+What a node says about itself is numbered (incarnation, version) and always complete. Others say only how alive it is in
 one incarnation. ``join`` combines two pieces of knowledge: the higher incarnation wins as a whole; within one
-incarnation, the higher version has the content, and the worse liveness stays. So nodes that heard the same things, in
-any order and any number of times, know the same.
+incarnation, the content of the higher version counts, and the worse liveness stays. So nodes that heard the same
+things, in any order and any number of times, know the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from weft.model import Epoch, NodeId, Pattern
 from weft.routing import Summary
 from weft.wire.mesh.checks import Signature
 
-NEIGHBOURS_MAX: Final = 1024  # links that one node announces: a hub; 67 KiB of gossip at worst
+NEIGHBOURS_MAX: Final = 1024  # links that one node announces, enough for a hub; 67 KiB of gossip at worst
 
 
 # Of a state or digest, each with its tag: incarnation (6, as ms since 1970), version (2), liveness (1), epoch and
@@ -34,17 +34,18 @@ NEIGHBOURS_MAX: Final = 1024  # links that one node announces: a hub; 67 KiB of 
 NUMBERS_BYTES: Final = 25
 
 
-SINCE_BYTES: Final = 9  # of a time in microseconds since 1970
-SUMMARY_BYTES: Final = 80  # of a summary beside its bits: tags and lengths of the shapes, and the hashes
+SINCE_BYTES: Final = 9  # for a time in microseconds since 1970
+SUMMARY_BYTES: Final = 80  # of a summary without its bits: tags and lengths of the shapes, and the hashes
 
 
 class Liveness(IntEnum):
-    """The higher, the worse: within an incarnation there is no way back. The numbers are those on the wire."""
+    """How alive a node is: the higher, the worse. Within an incarnation, liveness never gets better. The numbers are
+    those on the wire."""
 
     ALIVE = 1
     SUSPECT = 2  # does not answer; still treated as alive, so that it can refute
     DEAD = 3
-    LEFT = 4  # said so itself
+    LEFT = 4  # the node said so itself
 
     @property
     def gone(self) -> bool:
@@ -52,7 +53,7 @@ class Liveness(IntEnum):
 
 
 class Signed(NamedTuple):
-    """What a node said about itself, with its signature. Code that makes one for another node has checked the
+    """What a node said about itself, with its signature. Code that makes one of these for another node has checked the
     signature."""
 
     content: bytes
@@ -73,7 +74,7 @@ class Digest(NamedTuple):
     liveness: Liveness
 
     def has_content_of(self, other: Digest) -> bool:
-        """Whether what the node said about itself is as new here as there."""
+        """Whether this has at least as new a statement by the node itself as ``other``."""
         return (self.incarnation, self.version) >= (other.incarnation, other.version)
 
     def covers(self, other: Digest) -> bool:
@@ -90,7 +91,7 @@ def unknown(node_id: NodeId) -> Digest:
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """All that is known about a node, as that node said it; ``liveness`` also as others found it."""
+    """All that is known about a node, as that node said it. ``liveness`` may also be what others found out."""
 
     node_id: NodeId
     incarnation: int
@@ -101,11 +102,11 @@ class NodeState:
     neighbours: tuple[NodeId, ...] = ()
     interest: tuple[Pattern, ...] = ()
     interest_capped: bool = False
-    interest_summary: Summary | None = None  # if given, only what it may select is wanted of what the patterns select
+    interest_summary: Summary | None = None  # if given, topics have to pass both the patterns and this
     interest_since_us: tuple[int, ...] = ()  # since when each pattern is wanted; empty: all since ever
-    talked: int = 0  # events about groups that it had published when it said this: a node with fewer of them is behind
-    signed: Signed | None = field(default=None, repr=False, compare=False)  # all of this, by the node itself
-    # Both follow from the rest, and every exchange needs them.
+    talked: int = 0  # events about groups that the node had published by then; nodes with fewer are behind
+    signed: Signed | None = field(default=None, repr=False, compare=False)  # all of this, signed by the node itself
+    # Both are computed from the rest, and kept because every exchange needs them.
     digest: Digest = field(init=False, repr=False, compare=False)
     size_bytes: int = field(init=False, repr=False, compare=False)  # estimated, as protobuf
 
@@ -133,7 +134,7 @@ class NodeState:
         object.__setattr__(self, "size_bytes", NUMBERS_BYTES + max(said_bytes, signed_bytes))
 
     def wants_as(self, other: NodeState) -> bool:
-        """Whether it wants the same."""
+        """Whether this node wants the same as the other one."""
         return (self.interest, self.interest_summary) == (other.interest, other.interest_summary)
 
     def found(self, liveness: Liveness) -> NodeState:
@@ -158,7 +159,7 @@ def _check_range(name: str, value: int, limit: int) -> None:
 
 
 def _checked_bytes(name: str, texts: tuple[str, ...], count_max: int, bytes_max: int) -> int:
-    """The bytes that these take, each with its tag and length."""
+    """The bytes that these texts take, each with its tag and length."""
     if len(texts) > count_max:
         raise UsageError(f"too many {name} in the state of a node", count=len(texts), limit=count_max)
     sizes = [len(text.encode()) for text in texts]

@@ -21,12 +21,12 @@ class Table:
     def __init__(self, own: NodeState, *, members_max: int = MEMBERS_MAX, tombstones_max: int = TOMBSTONES_MAX) -> None:
         self.states: dict[NodeId, NodeState] = {}
         self.tombstones: dict[NodeId, Digest] = {}
-        self.order: list[NodeId] = []  # of all states; a window over it reaches every node
-        self.changes = 0  # counts the changes; see changed_since
+        self.order: list[NodeId] = []  # all nodes with a state; a window that moves over it reaches every node
+        self.changes = 0  # the number of changes so far; see changed_since
         self.refused = 0  # states of nodes for which there was no room
         self._members_max = members_max
         self._tombstones_max = tombstones_max
-        self._changed_at: dict[NodeId, int] = {}  # the latest change comes last
+        self._changed_at: dict[NodeId, int] = {}  # by node, the number of its latest change; the latest comes last
         self._suspect_since_s: dict[NodeId, float] = {}
         self._gone_since_s: dict[NodeId, float] = {}
         self.keep(own, 0.0)
@@ -37,14 +37,15 @@ class Table:
         return max(1, len(self.states) - len(self._gone_since_s))
 
     def digest_of(self, node_id: NodeId) -> Digest:
-        """What is known here: for a forgotten node, its tombstone; for an unknown one, that nothing is known."""
+        """The digest of what is known here. For a forgotten node it is the tombstone, and for an unknown one it says
+        that nothing is known."""
         state = self.states.get(node_id)
         if state is not None:
             return state.digest
         return self.tombstones.get(node_id) or unknown(node_id)
 
     def changed_since(self, change: int) -> Iterator[NodeId]:
-        """The nodes that changed after that change, the latest first."""
+        """The nodes that changed after the change with this number, the latest first."""
         for node_id in reversed(self._changed_at):
             if self._changed_at[node_id] <= change:
                 return
@@ -53,8 +54,8 @@ class Table:
     def merge(self, heard: NodeState, now_s: float) -> NodeState | None:
         """Take in what another node knows; return the new state if that changed anything.
 
-        We do not accept from others that a node is dead. It counts as a suspicion, and runs out here as one: a node
-        that was cut off and thought everybody dead must not take down the mesh when it comes back.
+        If another node says that a node is dead, this counts only as a suspicion, with the usual time to refute it.
+        Otherwise a node that was cut off, and took everybody for dead, would take down the mesh when it comes back.
         """
         known = self.states.get(heard.node_id)
         if known is None:
@@ -68,7 +69,7 @@ class Table:
         return joined
 
     def hear(self, digest: Digest, now_s: float) -> NodeState | None:
-        """Take in the liveness from a digest for a state that is here; return the new state if that changed it."""
+        """Take the liveness from a digest into the state that is here; return the new state if that changed it."""
         known = self.states.get(digest.node_id)
         if known is not None:
             if known.digest == digest or known.incarnation != digest.incarnation:
@@ -79,14 +80,14 @@ class Table:
         return None
 
     def keep(self, state: NodeState, now_s: float) -> None:
-        """Set a state; also for what this node itself says or found out."""
+        """Set a state. Also used for what this node itself says or finds out."""
         node_id = state.node_id
         before = self.states.get(node_id)
         if before is None:
             self.order.append(node_id)
             self.tombstones.pop(node_id, None)
         elif before.incarnation != state.incarnation:
-            self._suspect_since_s.pop(node_id, None)  # that was another suspicion, which was refuted
+            self._suspect_since_s.pop(node_id, None)  # that suspicion was of the other incarnation
         self.states[node_id] = state
         self.changes += 1
         self._changed_at.pop(node_id, None)
@@ -98,7 +99,7 @@ class Table:
         return [self.states[node] for node, since_s in self._suspect_since_s.items() if now_s - since_s >= timeout_s]
 
     def forget(self, retention_s: float, now_s: float) -> list[NodeId]:
-        """Forget the nodes that have been gone for that long."""
+        """Forget the nodes that have been gone for ``retention_s``."""
         old = [node_id for node_id, since_s in self._gone_since_s.items() if now_s - since_s >= retention_s]
         for node_id in old:
             state = self.states.pop(node_id)
@@ -111,7 +112,7 @@ class Table:
     def _admit(self, heard: NodeState, now_s: float) -> NodeState | None:
         node_id = heard.node_id
         if self.digest_of(node_id).covers(heard.digest):
-            return None  # from before a forgotten node was gone
+            return None  # old news of a node that is forgotten
         if heard.liveness.gone:
             self._bury(heard.digest)
             return None
@@ -132,7 +133,7 @@ class Table:
 
 
 def _since(times_s: dict[NodeId, float], node_id: NodeId, holds: bool, now_s: float) -> None:
-    """Note when something became true, and forget that when it is true no longer."""
+    """Note since when something holds, and forget that when it no longer holds."""
     if holds:
         times_s.setdefault(node_id, now_s)
     else:

@@ -1,8 +1,8 @@
-"""What nodes want: many patterns announced as a few, and a table of which nodes want a topic.
+"""What nodes want: how many patterns are announced as a few, and a table of which nodes want a topic.
 
 A node announces one list of patterns that covers all its subscriptions (``aggregate``). Patterns that others cover are
-left out, which loses nothing. A list that is too long is widened step by step: then the mesh sends this node more than
-its subscribers want, never less, and the node's own trie sorts it out.
+left out, which loses nothing. A list that is too long is widened step by step. Then the mesh sends this node more than
+its subscribers want, never less, and the node's own trie drops the rest.
 """
 
 from __future__ import annotations
@@ -31,19 +31,21 @@ SINCE_NEVER_US: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """Ordered patterns, none of which covers another. ``widened``: they select more than the wishes."""
+    """Patterns in order, none of which covers another. ``widened``: they select more than the patterns from which they
+    were made."""
 
     patterns: tuple[Pattern, ...]
     widened: bool
 
 
 def aggregate(patterns: Iterable[Pattern], patterns_max: int = INTEREST_PATTERNS_MAX) -> Interest:
-    """At most ``patterns_max`` patterns that cover all of ``patterns``; the same for the same set, in whatever order.
+    """At most ``patterns_max`` patterns that cover all of ``patterns``. The same set gives the same result, in whatever
+    order it comes.
 
     If that many suffice, they select exactly the same topics. Otherwise, patterns that differ in one token are merged
     (``line1.temp`` and ``line2.temp`` to ``*.temp``), then those that begin alike, the longest beginnings first (to
-    ``plant.line1.>``). The largest groups go first: the next subscription most likely looks like them, so it is covered
-    already and need not be announced.
+    ``plant.line1.>``). The largest groups are merged first: the next subscription will most likely look like them, and
+    then it is covered already and need not be announced.
     """
     if patterns_max < 1:
         raise UsageError("interest needs room for a pattern", patterns_max=patterns_max)
@@ -57,8 +59,8 @@ def aggregate(patterns: Iterable[Pattern], patterns_max: int = INTEREST_PATTERNS
 
 
 def without_covered(wishes: Wishes) -> dict[Pattern, int]:
-    """The same wishes without those that others cover. A covered pattern stays if it wants all past events and the
-    wider one does not. If both want events since a time, the wider one takes the earlier time.
+    """The same wishes without the patterns that others cover. A covered pattern stays if it wants all past events and
+    the wider pattern does not. If both want events since a time, the wider pattern gets the earlier time.
     """
     kept: dict[Pattern, int] = {}
     index: Trie[Pattern] = Trie()
@@ -73,8 +75,8 @@ def without_covered(wishes: Wishes) -> dict[Pattern, int]:
 
 
 def since_of(patterns: Iterable[Pattern], wishes: Wishes) -> Pieces[dict[Pattern, int]]:
-    """For patterns that cover all wishes: since when each wants events, at the earliest of the wishes that it
-    covers."""
+    """For patterns that cover all wishes: since when each of them wants events, which is the earliest time of the
+    wishes that it covers."""
     found = dict.fromkeys(patterns, SINCE_NEVER_US)
     index: Trie[Pattern] = Trie()
     for pattern in found:
@@ -88,9 +90,10 @@ def since_of(patterns: Iterable[Pattern], wishes: Wishes) -> Pieces[dict[Pattern
 
 
 def begin_alike(patterns: Iterable[Pattern], patterns_max: int) -> Pieces[set[Pattern]]:
-    """At most ``patterns_max`` patterns that cover all of ``patterns``, cut after as many tokens as this bound allows.
+    """At most ``patterns_max`` patterns that cover all of ``patterns``. Each is cut after a number of tokens, which is
+    as large as the bound allows.
 
-    Cheaper than ``aggregate``, and wider: for long lists that a ``Summary`` describes as well.
+    This is cheaper than ``aggregate``, but the result is wider. It is for long lists that come with a ``Summary``.
     """
     wide = set(patterns)
     for tokens_kept in reversed(range(max((each.count(".") + 1 for each in wide), default=0))):
@@ -116,7 +119,8 @@ def _uncovered(patterns: Iterable[Pattern]) -> list[Pattern]:
 
 
 def _widest_first(pattern: Pattern) -> tuple[int, int, Pattern]:
-    """A key that sorts a pattern before all that it covers: those are as long and more specific, or longer."""
+    """A sort key that puts a pattern before all patterns that it covers: those are as long and more specific, or
+    longer."""
     tokens = pattern.split(".")
     return len(tokens), -(tokens.count(ONE) + 2 * tokens.count(REST)), pattern
 
@@ -149,10 +153,10 @@ def _merged(patterns: list[Pattern], widening: Widening, patterns_max: int) -> s
         for wide in widening(pattern):
             groups[wide].append(pattern)
     left = set(patterns)
-    for wide, group in sorted(groups.items(), key=lambda item: -len(item[1])):  # otherwise in the order of `patterns`
+    for wide, group in sorted(groups.items(), key=lambda item: -len(item[1])):  # equal sizes: as in `patterns`
         if len(left) <= patterns_max:
             break
-        still = left.intersection(group)  # some may have gone with a larger group
+        still = left.intersection(group)  # a larger group may have taken some of them
         if len(still) > 1:
             left -= still
             left.add(wide)
@@ -182,7 +186,7 @@ class InterestTable:
     def __init__(self) -> None:
         self._told: dict[NodeId, _Told] = {}
         self._trie: Trie[NodeId] = Trie()
-        self._kept: dict[Topic, frozenset[NodeId]] = {}  # answers, until something changes
+        self._kept: dict[Topic, frozenset[NodeId]] = {}  # cached answers, until something changes
 
     def update(
         self,
@@ -192,10 +196,11 @@ class InterestTable:
         summary: Selecting | None = None,
         since_us: Wishes = MappingProxyType({}),
     ) -> bool:
-        """Take over everything that ``node`` wants; return whether that is new. Anything that is not newer is ignored.
+        """Take over everything that ``node`` wants; return whether that changes anything. A version that is not newer
+        is ignored.
 
-        With a summary, it wants what a pattern selects and the summary does not rule out. Patterns that are not in
-        ``since_us`` are wanted since ever.
+        With a summary, the node wants what a pattern selects and the summary does not rule out. Patterns that are not
+        in ``since_us`` are wanted since ever.
         """
         known = self._told.get(node)
         if known is not None and version <= known.version:
@@ -214,11 +219,11 @@ class InterestTable:
         return True
 
     def patterns(self) -> Mapping[NodeId, tuple[Pattern, ...]]:
-        """All patterns by node; two tables with the same patterns route alike."""
+        """All patterns by node. Without summaries, two tables with the same patterns route alike."""
         return {node: told.patterns for node, told in self._told.items()}
 
     def who(self, topic: Topic) -> frozenset[NodeId]:
-        """The nodes that want ``topic``, and by mistake some whose summary cannot tell."""
+        """The nodes that want ``topic``, and rarely one that does not, because its summary gives a false positive."""
         answer = self._kept.get(topic)
         if answer is None:
             answer = frozenset(node for node in self._trie.match(topic) if self._may_want(node, topic))
@@ -238,7 +243,7 @@ class InterestTable:
         return summary is None or summary.may_select(topic)
 
     def _replace(self, node: NodeId, old: _Told | None, new: _Told | None) -> None:
-        """Touch only what differs: unchanged interest keeps the cached answers."""
+        """Change only what differs, so that unchanged interest keeps the cached answers."""
         before, after = (() if each is None else each.patterns for each in (old, new))
         if before != after or (old and old.summary) != (new and new.summary):
             self._kept.clear()

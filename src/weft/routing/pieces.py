@@ -19,7 +19,7 @@ def in_pieces(things: Iterable[T], size: int = PIECE_PATTERNS) -> Iterator[list[
 
 
 def finished(work: Pieces[T]) -> T:
-    """All of it at once."""
+    """Do all of the work at once, and return its result."""
     while True:
         try:
             next(work)

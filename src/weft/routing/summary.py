@@ -1,12 +1,13 @@
-"""Very many patterns in few bytes: a Bloom filter of them, and the shapes that they have (ADR 28).
+"""Very many patterns in few bytes: a Bloom filter of the patterns, and the shapes that they have (ADR 28).
 
 A shape is a pattern without its names: ``plant.*.temp`` has the shape ``n*n``, ``plant.line1.>`` has ``nn>``. For each
 shape, exactly one pattern could select a given topic, and the filter says whether that pattern is in the set.
 
-- What one of the patterns selects, the summary always selects: there are no false negatives.
-- What none of them selects, the summary selects once in about 800 times for every shape that fits, with
-  ``PATTERN_BITS`` bits for each pattern; more often if the filter may not grow so large. Everybody has one more shape
-  because of the mesh's own ``weft.groups.>``, so most topics meet two: 0.3 % false positives.
+- If one of the patterns selects a topic, the summary always selects it: there are no false negatives.
+- If none of them selects a topic, the summary still selects it with a chance of about 1 in 800 for every shape that
+  fits. That holds with ``PATTERN_BITS`` bits for each pattern; if the filter may not grow so large, the chance is
+  higher. Every node also has the shape of the mesh's own ``weft.groups.>``, so most topics fit two shapes: 0.3 % false
+  positives.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from weft.routing.interest import aggregate
 from weft.routing.pieces import Pieces, in_pieces
 
 PATTERN_BITS: Final = 14  # of the filter, for each pattern: with 10 hashes, 0.12 % false positives
-HASHES_MAX: Final = 16  # a nearly empty filter needs no more, and each costs every look-up
-FILTER_BYTES_MIN: Final = 64  # for a handful of patterns: false positives are then one in a billion
-SHAPES_MAX: Final = 32  # of one filter: people have one or two, and each is one more look-up in the filter
-SHAPES_EXACT: Final = 24  # the most common ones; patterns of other shapes are widened to as few as there is room for
+HASHES_MAX: Final = 16  # a nearly empty filter needs no more, and each one makes every look-up slower
+FILTER_BYTES_MIN: Final = 64  # for a handful of patterns, with one false positive in a billion
+SHAPES_MAX: Final = 32  # of one filter: most nodes have one or two, and each costs one more look-up in the filter
+SHAPES_EXACT: Final = 24  # the most common shapes; patterns of other shapes are widened to fit the rest
 
 NAME: Final = "n"  # in a shape, stands for any token that is no wildcard
-SHAPE_CHARS_MAX: Final = (TOPIC_BYTES_MAX + 1) // 2  # tokens of one byte, and the dots between them
+SHAPE_CHARS_MAX: Final = (TOPIC_BYTES_MAX + 1) // 2  # at most: tokens of one byte, with dots between them
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A set of patterns, approximately. ``shapes`` are ordered; ``bits`` is the filter, read with ``hashes`` hash
+    """A set of patterns, approximately. ``shapes`` are in order; ``bits`` is the filter, read with ``hashes`` hash
     functions."""
 
     bits: bytes
@@ -45,7 +46,7 @@ class Summary:
     shapes: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """It may come from outside, so the cost of a look-up is bounded here."""
+        """Check the sizes: a summary may come from outside, and this bounds the cost of a look-up."""
         if not 1 <= len(self.bits) <= INTEREST_FILTER_BYTES_MAX:
             raise UsageError(f"a filter of interest has 1 to {INTEREST_FILTER_BYTES_MAX} bytes", have=len(self.bits))
         if not 1 <= self.hashes <= HASHES_MAX:
@@ -61,7 +62,8 @@ class Summary:
         return len(self.bits) + sum(map(len, self.shapes))
 
     def may_select(self, topic: Topic) -> bool:
-        """False: none of the patterns selects the topic. True: one of them does, or it is a false positive."""
+        """Return False if none of the patterns selects the topic, True if one of them does or in case of a false
+        positive."""
         tokens = topic.split(".")
         return any(
             pattern is not None and self._has(pattern)
@@ -75,7 +77,8 @@ class Summary:
 
 
 def summarize(patterns: Iterable[Pattern], bytes_max: int) -> Pieces[Summary]:
-    """The filter of these patterns, with at most so many bytes; the same for the same set, in whatever order."""
+    """The filter of these patterns, with at most ``bytes_max`` bytes. The same set gives the same filter, in whatever
+    order it comes."""
     kept, shapes = yield from _with_few_shapes(set(patterns))
     size = min(max(ceil(len(kept) * PATTERN_BITS / 8), FILTER_BYTES_MIN), bytes_max)
     hashes = min(max(round(8 * size / max(len(kept), 1) * log(2)), 1), HASHES_MAX)
@@ -87,7 +90,8 @@ def summarize(patterns: Iterable[Pattern], bytes_max: int) -> Pieces[Summary]:
 
 
 def _add_to_filter(bits: bytearray, hashes: int, patterns: Iterable[Pattern]) -> None:
-    """Set all bits of ``_places``; written out, because there may be 10,000 patterns."""
+    """Set the bits that ``_places`` names for each pattern. The loop is written out for speed, because there may be
+    10,000 patterns."""
     count = 8 * len(bits)
     for pattern in patterns:
         first, step = _hashes_of(pattern)
@@ -104,7 +108,8 @@ def shape_of(pattern: Pattern) -> str:
 
 
 def _with_few_shapes(patterns: set[Pattern]) -> Pieces[tuple[set[Pattern], set[str]]]:
-    """These patterns, or others that cover them, with at most ``SHAPES_MAX`` shapes; and those shapes."""
+    """These patterns, or wider ones that cover them, so that they have at most ``SHAPES_MAX`` shapes; and those
+    shapes."""
     of_shape: dict[str, list[Pattern]] = {}
     for piece in in_pieces(patterns):
         for pattern in piece:
@@ -137,7 +142,7 @@ def _places(hashes_of: tuple[int, int], hashes: int, bits: int) -> Iterable[int]
 
 
 def _hashes_of(pattern: Pattern) -> tuple[int, int]:
-    """This is part of the protocol: every node has to compute the same hashes."""
+    """Two hashes of a pattern. They are part of the protocol: every node has to compute the same ones."""
     digest = blake2b(pattern.encode(), digest_size=16).digest()
     return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big") | 1
 

@@ -13,14 +13,14 @@ from typing import Final, TypeAlias
 
 from weft.model import NodeId
 
-TREES_KEPT_MAX: Final = 16  # of a view: 40 KiB each in a mesh of 1,000 nodes, and half a millisecond to compute again
-BRANCHES_KEPT_MAX: Final = 4096  # of a view, one per origin for a node: 1 KiB on average, 80 KiB in its own tree
-SOURCES_KEPT_MAX: Final = 16  # of a view, one per node that is asked about: a node mostly asks about itself
+TREES_KEPT_MAX: Final = 16  # per view: 40 KiB each in a mesh of 1,000 nodes, half a millisecond to compute again
+BRANCHES_KEPT_MAX: Final = 4096  # per view, one per origin and node: 1 KiB on average, 80 KiB in a node's own tree
+SOURCES_KEPT_MAX: Final = 16  # per view, one for each node that is asked about: a node mostly asks about itself
 
 
 Neighbours: TypeAlias = Mapping[NodeId, tuple[NodeId, ...]]
-Parents: TypeAlias = Mapping[NodeId, NodeId | None]  # from the origin (None) outwards; without nodes out of reach
-Sources: TypeAlias = Mapping[NodeId, NodeId]  # of one node: its parent in the tree of each origin that reaches it
+Parents: TypeAlias = Mapping[NodeId, NodeId | None]  # from the origin, whose parent is None, outwards
+Sources: TypeAlias = Mapping[NodeId, NodeId]  # by origin that reaches one node: its parent in that tree
 
 
 Branches: TypeAlias = Mapping[NodeId, frozenset[NodeId]]  # a node's children in order, each with all nodes behind it
@@ -29,8 +29,8 @@ Branches: TypeAlias = Mapping[NodeId, frozenset[NodeId]]  # a node's children in
 class Topology:
     """The links of one view of the mesh, and the trees that follow from them; each is computed when it is first needed.
 
-    A view does not change; ``updated`` gives the next one. A node that is not part of the view, or that the origin does
-    not reach, has no parent, no children and no path.
+    A view does not change; ``updated`` returns the next one. A node that is not part of the view, or that the origin
+    does not reach, has no parent, no children and no path.
     """
 
     def __init__(self, links: Mapping[NodeId, Iterable[NodeId]]) -> None:
@@ -44,7 +44,7 @@ class Topology:
         self._sources: Callable[[NodeId], Sources] = lru_cache(SOURCES_KEPT_MAX)(partial(_sources, self._neighbours))
 
     def updated(self, links: Mapping[NodeId, Iterable[NodeId]]) -> Topology:
-        """The view with these links; this very one, with its trees, if they make no difference."""
+        """The view with these links. If they make no difference, return this same view, with its trees."""
         return self if _mutual(links) == self._neighbours else Topology(links)
 
     def parent(self, origin: NodeId, me: NodeId) -> NodeId | None:
@@ -68,7 +68,7 @@ class Topology:
         return tuple(reversed(path))
 
     def next_hops(self, origin: NodeId, me: NodeId, interested: Set[NodeId]) -> tuple[NodeId, ...]:
-        """The children, in order, that lead to an interested node or are one."""
+        """The children, in order, that are interested or lead to an interested node."""
         branches = self._branches(origin, me)
         return tuple(child for child, nodes in branches.items() if not nodes.isdisjoint(interested))
 
@@ -81,8 +81,8 @@ def _mutual(links: Mapping[NodeId, Iterable[NodeId]]) -> Neighbours:
 
 
 def _parents(neighbours: Neighbours, origin: NodeId) -> Parents:
-    """Breadth first. A level is visited in the order of its paths, so the first node that names another is its
-    parent."""
+    """Search breadth first. Each level is visited in the order of its nodes' paths, so the first node that has a link
+    to a new node is the new node's parent."""
     if origin not in neighbours:
         return {}
     parents: dict[NodeId, NodeId | None] = {origin: None}
@@ -99,8 +99,9 @@ def _parents(neighbours: Neighbours, origin: NodeId) -> Parents:
 
 
 def _sources(neighbours: Neighbours, me: NodeId) -> Sources:
-    """Breadth first from ``me``, for all origins at once. On a shortest path, the next node is always the first in
-    order of those that are one hop nearer to us, whatever the origin is: so the rest of the path is the same."""
+    """Search breadth first from ``me``, for all origins at once. On a shortest path towards us, the next node is always
+    the first in order among those that are one hop nearer to us, whatever the origin is. So from any node on, the rest
+    of the path is the same for all origins."""
     sources: dict[NodeId, NodeId] = {}
     seen, level = {me}, {me}
     while level:
@@ -116,7 +117,7 @@ def _sources(neighbours: Neighbours, me: NodeId) -> Sources:
 def _branches(parents_of: Callable[[NodeId], Parents], origin: NodeId, me: NodeId) -> Branches:
     parents = parents_of(origin)
     branches: dict[NodeId, list[NodeId]] = {}
-    branch_of: dict[NodeId | None, list[NodeId]] = {}  # for the nodes below, filled from above
+    branch_of: dict[NodeId | None, list[NodeId]] = {}  # for each node, the branch that it is in; filled from the top
     for node, parent in parents.items() if me in parents else ():
         if parent == me:
             branches[node] = branch_of[node] = [node]

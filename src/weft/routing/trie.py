@@ -1,11 +1,11 @@
-"""Which subscribers want a topic: an index from patterns to values (subscribers, peers, nodes) that agrees with
-``matches``.
+"""Which subscribers want a topic: an index from patterns to values (subscribers, peers, nodes) that gives the same
+answers as ``matches``.
 
 Patterns are kept as a tree in which each token, including wildcards, is an edge. A topic is looked up level by level:
 from every node reached so far, go to the child for the topic's token and to the child for ``*``; a child for ``>`` has
-matched already. So a look-up visits a pattern only as far as it agrees with the topic. Patterns that differ from it
-early cost nothing, even if there are a million. A look-up visits the different beginnings of patterns that match the
-topic's beginning: at most two to the power of its tokens, and in practice a handful.
+matched already. So a look-up follows a pattern only as far as it agrees with the topic. Patterns that differ from the
+topic early cost nothing, even if there are a million of them. A look-up visits each distinct beginning of a pattern
+that matches the beginning of the topic: at most two to the power of the topic's tokens, and in practice a handful.
 
 Answers are cached until a pattern is added or removed.
 """
@@ -19,7 +19,7 @@ from weft.limits import MATCHES_KEPT_MAX
 from weft.model import Pattern, Topic
 from weft.model.topic import ONE, REST
 
-MATCHES_KEPT_VALUES_MAX: Final = 1024  # in one cached answer: a mesh of 1,000 nodes; 32 MiB in all, at worst
+MATCHES_KEPT_VALUES_MAX: Final = 1024  # in one cached answer, enough for a mesh of 1,000 nodes; 32 MiB in all at worst
 V = TypeVar("V", bound=Hashable)
 K = TypeVar("K")
 W = TypeVar("W")
@@ -28,8 +28,8 @@ NO_LITERAL: Final = ""  # never a token, so no child has this name
 
 
 class _Node(Generic[V]):
-    """Where a pattern's tokens lead. Values are the keys of a dict, which is a set in the order of arrival, so that
-    answers do not depend on the seed of Python's hashes."""
+    """The place where a pattern's tokens lead. Values are the keys of a dict, used as a set that keeps the order of
+    arrival, so that answers do not depend on the seed of Python's hashes."""
 
     __slots__ = ("children", "values")
 
@@ -85,7 +85,7 @@ class Trie(Generic[V]):
         return True
 
     def match(self, topic: Topic) -> tuple[V, ...]:
-        """Each value with a pattern that matches ``topic``, once; in the same order after the same calls."""
+        """Each value with a pattern that matches ``topic``, once. The order is the same after the same calls."""
         answer = self._kept.get(topic)
         if answer is None:
             found, ends = self._walk(topic.split("."))
@@ -103,7 +103,7 @@ class Trie(Generic[V]):
         return _union([*found, *(node.children[REST].values for node in ends if REST in node.children)])
 
     def _walk(self, tokens: list[str]) -> tuple[list[dict[V, None]], list[_Node[V]]]:
-        """The values of all ``>`` on the way, and the nodes where the way ends."""
+        """The values of all ``>`` along the way, and the nodes reached by the last token."""
         found: list[dict[V, None]] = []
         level = [self._root]
         visited = 0
@@ -126,14 +126,14 @@ class Trie(Generic[V]):
         if len(answer) > MATCHES_KEPT_VALUES_MAX:
             return
         if len(self._kept) >= MATCHES_KEPT_MAX:
-            self._kept.clear()  # hot topics are back at once, and only they matter here
+            self._kept.clear()  # topics in use are soon cached again, and only they matter
         self._kept[topic] = answer
 
 
 def _discard(entries: dict[K, W], key: K) -> None:
     del entries[key]
     if not entries:
-        entries.clear()  # frees the room of deleted entries, which `del` keeps
+        entries.clear()  # frees the memory of deleted entries, which `del` does not
 
 
 def _union(sets: Iterable[dict[V, None]]) -> tuple[V, ...]:

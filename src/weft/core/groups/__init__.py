@@ -1,12 +1,13 @@
 """Groups of subscribers: members anywhere in the mesh share streams, and each stream belongs to one member at a time.
 
-There is no coordinator. Every node publishes what concerns a group as events on the topic ``weft.groups.<group>``,
-which the mesh brings to every node: its members, the streams they hold, the group's positions (``events``). From what
-it has heard, every node computes the same owner for every stream (``owners``). If a node has a member that should get a
-stream, it waits until nobody else holds the stream, says that it wants it, listens for ``settle_s`` in case somebody
-else wants it at the same moment, makes sure that it is up to date with the others (``hearing``), and serves it. If a
-node has a stream that now belongs to another member, it asks its own member to release it, waits for the answer, says
-the group's position, and then that it no longer holds the stream.
+There is no coordinator. Every node publishes what it knows of a group (its members, the streams they hold, the group's
+positions) as events on the topic ``weft.groups.<group>``, which the mesh brings to every node (``events``). From what
+it has heard, every node computes the same owner for every stream (``owners``). If one of its members should get a
+stream, the node waits until nobody else holds the stream, and announces that it wants it. It listens for ``settle_s``
+in case another node wants the stream at the same moment, makes sure that it is up to date with the others
+(``hearing``), and then serves the stream. If a node has a stream that now belongs to another member, it asks its own
+member to release it and waits for the answer. Then it announces the group's position, and after that announces that it
+no longer holds the stream.
 
 What is promised:
 
@@ -32,8 +33,8 @@ What is promised:
 - ``owners``   which member should have which stream
 - ``reports``  what other nodes said about their members
 - ``places``   the group's positions: versions and offsets
-- ``ledger``   what is done and what failed behind the position, in one stream
-- ``hand``     what a member has got and not settled, and what it gets next
+- ``ledger``   what is done and what failed after the position, in one stream
+- ``hand``     what a member has received and not settled yet, and what it gets next
 - ``members``  a member here, and its holds
 - ``hearing``  whether this node is up to date with what others say
 - ``settling`` acknowledging by hand: retries, dead letters

@@ -17,9 +17,10 @@ from weft.core.messages import StreamKey
 
 @dataclass(slots=True)
 class ClaimRound:
-    """``by_s``: its streams are served by then at the latest, if nobody else holds them. ``until_s``: how long to
-    listen for others; None while our announcement is not durable. ``mark``: everything that had arrived by then has to
-    be read. ``streams``: how many wait."""
+    """``by_s``: when its streams are served at the latest, if nobody else holds them. ``until_s``: how long to listen
+    for others; None while our announcement is not durable. ``mark``: taken when the listening is over; everything that
+    had arrived by then has to be read before the streams are served. ``streams``: how many streams of the round still
+    wait."""
 
     by_s: float
     is_closed: bool = False  # the announcement includes it, so streams wanted from now on join the next round
@@ -43,7 +44,7 @@ class Claims:
         return iter(self._round_of)
 
     def add(self, key: StreamKey, now_s: float) -> None:
-        """A stream is wanted, and was not announced yet."""
+        """Note a stream that is wanted and has not been announced yet."""
         last = self._rounds[-1] if self._rounds else None
         if last is None or last.is_closed:
             last = ClaimRound(now_s + self._settings.release_timeout_s)
@@ -52,7 +53,7 @@ class Claims:
         self._round_of[key] = last
 
     def drop(self, key: StreamKey) -> None:
-        """A stream is served now, or no longer wanted."""
+        """Remove a stream that is served now, or no longer wanted."""
         found = self._round_of.pop(key, None)
         if found is not None:
             found.streams -= 1
@@ -68,18 +69,18 @@ class Claims:
         return bool(self._rounds) and not self._rounds[-1].is_closed
 
     def close(self) -> None:
-        """The mesh is about to be told of all members here, and what they want now."""
+        """Close all rounds: this node is about to announce all its members and what they want now."""
         for each in self._rounds:
             each.is_closed = True
 
     def said(self) -> None:
-        """The mesh was told what was wanted at the last ``close``."""
+        """Note that this node has announced what was wanted at the last ``close``."""
         for each in self._rounds:
             each.is_said = each.is_closed
 
     def durable(self, now_s: float) -> float:
-        """Everything that was said is durable: others hear it now, and may have said the same meanwhile. Return when to
-        look at the claims."""
+        """Note that everything that was said is durable. Other nodes hear it from now on, and may have claimed the same
+        streams meanwhile. Return when to look at the claims again."""
         until_s = now_s + self._settings.settle_s
         fresh = [each for each in self._rounds if each.is_said and each.until_s is None]
         for each in fresh:
@@ -87,7 +88,7 @@ class Claims:
         return until_s if fresh else inf
 
     def may_be_served(self, key: StreamKey, now_s: float) -> bool:
-        """Whether only other holders can still stand in the way."""
+        """Whether this node may serve the stream as soon as no other member holds it."""
         found = self._round_of[key]
         if now_s >= found.by_s:
             return True
@@ -103,7 +104,7 @@ class Claims:
         return bool(marks) and self._hearing.caught_up_s(now_s) <= now_s and self._hearing.has_read(min(marks))
 
     def deadline_s(self, now_s: float) -> float:
-        """When something may change by time alone."""
+        """The next time at which a claim may change without any news."""
         times_s = [each.by_s for each in self._rounds]
         times_s += (each.until_s for each in self._rounds if each.until_s is not None)
         if self._rounds:

@@ -13,8 +13,8 @@ from weft.model import Event, EventId, Position, Topic
 class Assignment:
     """All streams that a member has from now on.
 
-    In streams that it had before, it goes on where it is. In the others it begins at the group's position or, without
-    one, where it asked to begin.
+    In streams that it had before, it goes on where it is. In the others it begins at the group's position. If the group
+    has no position there, the member begins where it asked to begin.
     """
 
     subscription: int
@@ -24,7 +24,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class CommitPositions:
-    """Write these to the log as the group's positions."""
+    """Write these positions to the log as the group's own."""
 
     group: str
     positions: tuple[Position, ...]
@@ -59,7 +59,8 @@ class PutAside:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A member's refusal of an event was taken. ``rest``: what it got behind that event comes again after it."""
+    """A member refused an event, and the group has noted that. ``rest``: the later events of the stream that the member
+    already has come again, after this one."""
 
     subscription: int
     event: EventId
@@ -68,7 +69,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """There may be more for this member now: in these streams, and where it was held back."""
+    """The member may get more events now: in these streams, and in those where it was held back."""
 
     subscription: int
     streams: tuple[StreamKey, ...]

@@ -13,13 +13,13 @@ key                   payload                                          meaning
 ====================  ===============================================  =================================================
 
 Every event is a full statement, never a change to an earlier one, so only the last event of a key counts. A node
-without members says ``{}``, and does not use a tombstone: that would be gone before a node that was away for days hears
-it.
+without members says ``{}`` instead of writing a tombstone: compaction would delete the tombstone before a node that was
+away for days could hear it.
 
 Every statement belongs to an **era** of the group. The first era is 0, and is not written. Each drop begins the next
-one, and nodes that hear of it forget what was said in earlier eras: ``2:1234:1`` and ``"era": 1`` belong to the second
-era. A tombstone withdraws what its node said: in an era that is over, or about a group that was forgotten because
-nobody has used it for long.
+era, and nodes that hear of the drop forget what was said in earlier eras. For example, ``2:1234:1`` and ``"era": 1``
+belong to the second era. A tombstone withdraws what its node said earlier, either because the era is over, or because
+the node has forgotten a group that nobody has used for long.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from weft.routing import Pieces, in_pieces
 
 GROUP_MEMBERS_MAX: Final = 1000  # of one group at one node: each is a connection
 GROUP_HELD_MAX: Final = 10_000  # streams of one group at one node: one event lists them
-PIECE_STREAMS: Final = 1_000  # of these streams, written in one step
-GROUP_STATE_BYTES_MAX: Final = 8 * MIB  # of that event: 800 bytes per stream if all names have the greatest length
-GROUP_STREAMS_KEPT_MAX: Final = 65_536  # names of streams that are remembered in parts, about 30 MB
+PIECE_STREAMS: Final = 1_000  # how many of these streams are written in one step
+GROUP_STATE_BYTES_MAX: Final = 8 * MIB  # of the event that lists them: 800 bytes per stream at worst
+GROUP_STREAMS_KEPT_MAX: Final = 65_536  # parsed names of streams that are cached, about 30 MB
 NODE: Final = b"n:"
 POSITION: Final = b"p:"
 LEDGER: Final = b"l:"
@@ -64,17 +64,18 @@ class BadGroupEvent(PeerError):
 
 
 class Place(NamedTuple):
-    """A group's position in a stream. The greater one counts. ``version`` grows whenever somebody moves the group by
-    hand; only then can the offset go back. It is a tuple because it is ordered like one."""
+    """A group's position in a stream. Of two places, the greater one counts. ``version`` grows whenever somebody moves
+    the group by hand; only then can the offset go back. It is a tuple because it is ordered like one."""
 
     version: int
     offset: int
 
 
 class MemberState(NamedTuple):
-    """A member, as its node describes it. ``turn``: if two nodes have it, the one with the higher turn counts.
+    """A member, as its node describes it. ``turn``: if two nodes have a member of this name, the one with the higher
+    turn counts.
 
-    ``owner``: the client that joined as it; empty if its node runs a version that does not say.
+    ``owner``: the client that joined as this member; empty if its node runs an older version, which does not say.
     """
 
     pattern: Pattern
@@ -87,7 +88,7 @@ MembersState: TypeAlias = Mapping[str, MemberState]
 
 
 class NodeSaid(NamedTuple):
-    """Without members, ``era`` means nothing."""
+    """What a node says about its members. ``era`` means nothing if there are no members."""
 
     node: NodeId
     members: MembersState
@@ -107,7 +108,7 @@ class DropSaid(NamedTuple):
 
 
 class LedgerSaid(NamedTuple):
-    """``version``: of the place to which the ledger belongs."""
+    """``version``: the version of the place to which the ledger belongs."""
 
     key: StreamKey
     version: int
@@ -139,7 +140,7 @@ class GroupSubject(Enum):
     POLICY = POLICY
 
 
-Subject: TypeAlias = NodeId | StreamKey | LedgerOf | GroupSubject  # of a statement; NodeId: its members
+Subject: TypeAlias = NodeId | StreamKey | LedgerOf | GroupSubject  # of a statement; a NodeId: the members of that node
 Said: TypeAlias = NodeSaid | PlaceSaid | LedgerSaid | PolicySaid | DropSaid | WithdrawalSaid
 
 
@@ -206,7 +207,8 @@ def policy_event(policy: PolicyAt, timestamp_us: int = 0) -> Event:
 
 
 def text_of(key: StreamKey) -> str:
-    """The same as ``str(stream)``, written out for speed: a node may have ten thousand of them to tell."""
+    """Write a stream and its epoch. The stream is written as ``str(stream)`` would, but faster: a node may have to list
+    ten thousand streams."""
     stream, epoch = key
     return f"{stream.topic}@{stream.origin}/{stream.partition}:e{epoch}"
 

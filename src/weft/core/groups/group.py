@@ -2,8 +2,8 @@
 
 Inputs only note what is new. ``tick`` decides who should have each stream, some streams at a time. Once all owners are
 known, it decides what becomes of each hold and which free streams to claim, and then tells members and the mesh. The
-order of what is said matters: positions come before the state that gives their streams away, so that the next holder of
-a stream knows its position.
+order of announcements matters: a position is announced before the stream is given away, so that the next holder of the
+stream knows it.
 """
 
 from __future__ import annotations
@@ -57,14 +57,15 @@ from weft.limits import MIB, OFFSET_MAX
 from weft.model import Epoch, Event, EventId, NodeId, Pattern, Position
 from weft.routing import Pieces
 
-GROUP_SAY_EVENTS_MAX: Final = 500  # positions said in one batch, and in one tick: a few milliseconds
-GROUP_SAY_BYTES_MAX: Final = 1 * MIB  # likewise, up to the end of a ledger
-LOOKS: Final = 4  # while a group could expire: a node with members repeats its state this often
-GROUP_START_S: Final = 30.0  # after a start, until it is clear which of the nodes in the log are alive
+GROUP_SAY_EVENTS_MAX: Final = 500  # positions announced in one batch, which is one tick: a few milliseconds
+GROUP_SAY_BYTES_MAX: Final = 1 * MIB  # ledgers in one such batch; the ledger that exceeds this is still sent whole
+LOOKS: Final = 4  # a node with members repeats its state this many times within ``expire_after_s``
+GROUP_START_S: Final = 30.0  # how long after a start it takes until it is clear which of the nodes in the log are alive
 
 
 class Group:
-    """``streams`` and ``lives`` belong to ``Groups`` and change without notice; ``touch`` says when."""
+    """``streams`` and ``lives`` belong to ``Groups``, which changes them; it calls ``touch`` when a change matters
+    here."""
 
     def __init__(
         self,
@@ -85,8 +86,8 @@ class Group:
         self.says_drop = False  # this node's own stream has the event that begins this era, or an earlier one
         self.places = Places(logged)
         self.settling = Settling(name, self.places, wall_offset_s)
-        self.policy_at: PolicyAt | None = None  # None: no node has said one
-        self._policy_source: tuple[NodeId, Epoch] | None = None  # the node that said it last, unless it was this one
+        self.policy_at: PolicyAt | None = None  # None: no node has announced one
+        self._policy_source: tuple[NodeId, Epoch] | None = None  # the last to announce it, unless it was this node
         self._says_policy = False  # this node's own stream has a policy of this era
         self.reports = Reports(lives)
         self.members: dict[str, Member] = {}
@@ -98,15 +99,15 @@ class Group:
         self._holders: dict[StreamKey, Member] = {}  # each stream is held by at most one member here
         self._claims = Claims(settings, hearing)  # holds that are not served yet
         self._paused: dict[StreamKey, None] = {}  # streams that their members were told to release
-        self._doubtful: dict[StreamKey, None] = {}  # streams that may belong to another member now, or were moved
+        self._doubtful: dict[StreamKey, None] = {}  # held streams that may belong to another member now, or were moved
         self._to_look_at: deque[StreamKey] = deque()  # held streams, for the decision in progress
         self._to_claim: deque[StreamKey] = deque()  # free streams, for the decision in progress
         self._is_deciding = False  # a decision is in progress, and goes on in the next tick
         self._is_touched = False  # something changed since it began
-        self._free: dict[StreamKey, None] = {}  # free here, and members here may be entitled to them
-        self._has_decided = False  # since the mesh was last told of the members here
+        self._free: dict[StreamKey, None] = {}  # streams that no member here holds, but that may belong to one
+        self._has_decided = False  # a decision was made since the mesh was last told of the members here
         self._said: MembersState | None = {}  # what the mesh was last told of the members here; None: unknown
-        self._saying: Pieces[Event] | None = None  # that statement while it is being written
+        self._saying: Pieces[Event] | None = None  # the next such statement, while it is being written
         self._speaks = False  # this node's own stream has something about its members
         self._wall_offset_s = wall_offset_s
         self._look_at_s = now_s + settings.expire_after_s / LOOKS  # when to check whether the group is still used
@@ -120,7 +121,7 @@ class Group:
     # --- inputs --------------------------------------------------------------------------------------------------
 
     def touch(self, now_s: float) -> None:
-        """Something changed on which decisions depend."""
+        """Note that something changed on which decisions depend."""
         self._is_touched = True
         self._decide_at_s = min(self._decide_at_s, now_s)
 
@@ -135,8 +136,9 @@ class Group:
         window: int = 0,
         policy: GroupPolicy | None = None,
     ) -> list[GroupEffect]:
-        """Let a member join. One that joins again takes its old place; nobody can take another owner's place.
-        ``window``: of a member that acknowledges by hand. ``policy`` counts if the group has none."""
+        """Let a member join. A member that joins again takes its old place; nobody can take the place of another
+        owner's member. ``window``: for a member that acknowledges by hand, how many events it may have in hand.
+        ``policy`` counts if the group has none yet."""
         earlier = self.members.get(name)
         if any(other not in ("", owner) for other in self._owners_of(name)):
             raise MemberTaken(f"{name} in group {self.name} is somebody else's member: choose another name")
@@ -145,7 +147,7 @@ class Group:
         turn = min(max(self.reports.turn(name), earlier.turn if earlier else 0) + 1, OFFSET_MAX)
         effects: list[GroupEffect] = []
         if earlier is not None:
-            effects += self.leave(earlier, now_s, died=True)  # a member that joins twice has lost its first connection
+            effects += self.leave(earlier, now_s, died=True)  # a member joins twice if it has lost its first connection
             effects.append(Replaced(earlier.subscription))
         hand = Hand(window) if window else None
         self.members[name] = Member(subscription, name, pattern, turn, owner, hand=hand)
@@ -156,7 +158,7 @@ class Group:
         return effects
 
     def _owners_of(self, name: str) -> set[str]:
-        """The owners of the living members of this name. Nodes of older versions do not say."""
+        """The owners of the living members of this name. Nodes of older versions do not announce owners."""
         here = self.members.get(name)
         return {*self.reports.owners(name), *(() if here is None else (here.owner,))}
 
@@ -184,7 +186,7 @@ class Group:
     def settled(
         self, member: Member, acks: Iterable[Acked], nacks: Iterable[Nacked], generation: int, now_s: float
     ) -> list[GroupEffect]:
-        """Take what a member that acknowledges by hand has settled. Late settlements count for nothing, but refusals
+        """Take what a member that acknowledges by hand has settled. Late settlements have no effect, but late refusals
         are answered."""
         mine: list[Nacked] = []
         late: list[Nacked] = []
@@ -197,7 +199,7 @@ class Group:
             effects += self.settling.advanced(key)
         effects += (Refusal(member.subscription, EventId(each.stream, each.epoch, each.offset), False) for each in late)
         if touched:
-            self.used_s = now_s  # failures are announced at once, so that the counts survive this node
+            self.used_s = now_s  # failures are announced at once, so that their counts are not lost with this node
             self._publish(now_s if mine else now_s + self._settings.publish_interval_s)
         if member.answer(generation):
             self.touch(now_s)
@@ -236,7 +238,7 @@ class Group:
 
     def hear_node(self, said: NodeSaid, epoch: Epoch, offset: int, now_s: float) -> bool:
         """Take what a node says about its members; return whether there was room for it."""
-        if said.node == self._me:  # from an earlier life; what is no longer true is withdrawn
+        if said.node == self._me:  # said in an earlier life; the next statement replaces it if it is no longer true
             self._said, self._speaks = said.members, True
             self.touch(now_s)
             return True
@@ -255,7 +257,7 @@ class Group:
             return True
         if self.places.hear(said.key, said.place, origin, epoch) and self._doubt(said.key):
             self.touch(now_s)
-        if now_s < self._started_s:  # it may come from nodes that nobody remembers
+        if now_s < self._started_s:  # the position may come from a node that nobody remembers
             self.adopt(self._started_s)
         return True
 
@@ -266,7 +268,7 @@ class Group:
             self.settling.wake_at_s = now_s
 
     def hear_policy(self, said: PolicySaid, origin: NodeId, epoch: Epoch, now_s: float) -> None:
-        """Take a policy from another node. The greatest counts, at every node alike."""
+        """Take a policy from another node. Every node keeps the greatest one, so all agree."""
         self._says_policy = self._says_policy or origin == self._me
         if self.policy_at is None or self.policy_at <= said.policy:
             self.policy_at = said.policy
@@ -275,14 +277,14 @@ class Group:
             self.settling.wake_at_s = now_s
 
     def unsure(self, now_s: float) -> None:
-        """This node has spoken about the group before, and withdrew what it said about its members: others may remember
-        the group."""
+        """Announce the members here again, even if there are none: this node has withdrawn what it once said about
+        them, and others may still remember the group."""
         self._said = None
         self.touch(now_s)
 
     def withdrawn(self, what: Subject, origin: NodeId, epoch: Epoch, offset: int, adopt_at_s: float) -> None:
-        """Another node has forgotten the group, or withdraws what is out of date. If it still counts, this node says
-        it."""
+        """Another node withdraws a statement, because it has forgotten the group or because the statement is out of
+        date. If the statement still counts here, this node repeats it."""
         match what:
             case str():
                 self.reports.hear(what, Report(epoch, offset, {}))
@@ -296,13 +298,13 @@ class Group:
                     self._policy_source = origin, NO_EPOCH
                     self.adopt(adopt_at_s)
             case GroupSubject.DROP:
-                pass  # every statement says it
+                pass  # every statement names its era, which implies the drop
             case _:
                 if self.places.disown(what, origin):
                     self.adopt(adopt_at_s)
 
     def begin_era(self, era: int, now_s: float) -> list[GroupEffect]:
-        """All earlier eras are over: the group has no members, no positions and no failures."""
+        """Begin an era: all earlier ones are over, and the group has no members, no positions and no failures."""
         assert era > self.era, "eras only begin once"
         gone = [Dropped(member.subscription, self.name) for member in self.members.values()]
         self.era, self.used_s = era, now_s
@@ -322,11 +324,11 @@ class Group:
         return [*gone, ForgetPositions(self.name)]
 
     def end(self) -> list[dict[StreamKey, Any]]:
-        """This group or its era is over. Return what was known of streams, so that it can be freed bit by bit."""
+        """End this group or its era. Return what was known of streams, so that it can be freed bit by bit."""
         return [*self.places.end(), self._owners.end(), self._holders, self._free]
 
     def spoken(self) -> dict[Subject, None]:
-        """All that this node's own stream has about the group."""
+        """Every subject about which this node's own stream has a statement of this group."""
         subjects: dict[Subject, None] = dict.fromkeys(self.places.said)
         subjects.update((LedgerOf(key), None) for key in self.places.ledgers_said)
         if self._speaks:
@@ -338,15 +340,15 @@ class Group:
         return subjects
 
     def adopt(self, at_s: float) -> None:
-        """A node is gone: at that time, repeat its positions, unless another node has done so."""
+        """A node is gone: plan to repeat its positions at that time, unless another node has done so by then."""
         self._adopt_at_s = min(self._adopt_at_s, at_s)
 
     def is_durable(self, now_s: float) -> None:
-        """All that this node has said about the group is durable."""
+        """Note that all that this node has said about the group is durable."""
         self._decide_at_s = min(self._decide_at_s, self._claims.durable(now_s))
 
     def look_at_claims(self, now_s: float) -> None:
-        """More was heard: some claims may have waited for that."""
+        """Note that this node has heard more: some claims may have waited for that."""
         if self._claims.were_heard(now_s):
             self.touch(now_s)
 
@@ -355,7 +357,7 @@ class Group:
         return bool(self._claims)
 
     def hurry(self, now_s: float) -> None:
-        """The node stops: nothing can wait any longer."""
+        """Publish and decide without delay, because the node stops or a member has left."""
         self._publish(now_s)
         self.touch(now_s)
 
@@ -363,7 +365,7 @@ class Group:
 
     @property
     def patterns(self) -> frozenset[Pattern]:
-        """What those members want that were given streams last."""
+        """The patterns of the members among which streams were last shared out."""
         return self._owners.patterns
 
     @property
@@ -381,7 +383,7 @@ class Group:
         self._look_at_s = min(now_s + expire_after_s / LOOKS, self.used_s + expire_after_s)
 
     def has_expired(self, now_s: float) -> bool:
-        """Whether nobody has used it for so long that it can be forgotten."""
+        """Whether nobody has used the group for so long that it can be forgotten."""
         return now_s >= self._look_at_s and not self._in_use and now_s >= self.used_s + self._settings.expire_after_s
 
     @property
@@ -397,7 +399,7 @@ class Group:
         return self._say_members(now_s, again=bool(self.members))
 
     def tick(self, now_s: float, share: WorkShare) -> list[GroupEffect]:
-        """``share``: how many elections and decisions may be made; the next tick makes the rest."""
+        """Do what is due. ``share``: how many elections and decisions may be made; the next tick makes the rest."""
         effects: list[GroupEffect] = []
         if self._decide_at_s <= now_s and self._elect(share):
             effects += self._decide(now_s, share)
@@ -425,7 +427,7 @@ class Group:
         return self.settling.due_again_s(held, now_s) if self.places.ledgers else inf
 
     def holder(self, key: StreamKey) -> tuple[NodeId, str] | None:
-        """The member that has a stream; of several, the one that will keep it."""
+        """The member that has a stream. If several claim to have it, return the one that will keep it."""
         holders = self.reports.holders(key)
         if own := self._holders.get(key):
             holders.append((self._me, own.name))
@@ -435,7 +437,7 @@ class Group:
         return key in self._holders
 
     def everybody(self) -> frozenset[GroupMember]:
-        """All living members. If several have the same name, the one that joined last."""
+        """All living members. Of several with the same name, only the one that joined last."""
         latest: dict[str, tuple[int, NodeId, Pattern]] = {}
         for name, member in self.members.items():
             latest[name] = member.turn, self._me, member.pattern
@@ -446,7 +448,8 @@ class Group:
         return frozenset(GroupMember(node, name, pattern) for name, (_, node, pattern) in latest.items())
 
     def _elect(self, share: WorkShare) -> bool:
-        """Work on elections; return whether every stream's owner is known. A node without members need not know."""
+        """Work on elections; return whether every stream's owner is known. A node without members need not know the
+        owners."""
         self._owners.set_members(self.everybody() if self.members else frozenset(), self._streams)
         is_settled, changed = self._owners.work(share)
         for key in changed:
@@ -455,8 +458,9 @@ class Group:
         return is_settled
 
     def _decide(self, now_s: float, share: WorkShare) -> list[GroupEffect]:
-        """Go on with a decision, or begin one: first what becomes of held streams, then which free ones to claim. There
-        may be ten thousand of each, so it takes several ticks. Members and the mesh are told at its end."""
+        """Go on with a decision, or begin one. A decision settles first what becomes of held streams, then which free
+        streams to claim. There may be ten thousand of each, so it takes several ticks. Members and the mesh are told
+        when it is complete."""
         if not self._is_deciding:
             self._is_deciding, self._is_touched = True, False
             self._to_look_at.extend(dict.fromkeys((*self._doubtful, *self._claims, *self._paused)))
@@ -495,7 +499,7 @@ class Group:
             self._paused[key] = None
 
     def _release(self, key: StreamKey) -> None:
-        """No member here holds the stream any longer."""
+        """Note that no member here holds the stream any longer."""
         del self._holders[key]
         self._claims.drop(key)
         self._paused.pop(key, None)
@@ -504,13 +508,13 @@ class Group:
             self._to_claim.append(key)
 
     def _doubt(self, key: StreamKey) -> bool:
-        """The stream's hold has to be checked again; return whether a member here has one."""
+        """Have the next decision check the hold on a stream; return whether a member here has one."""
         if key in self._holders:
             self._doubtful[key] = None
         return key in self._holders
 
     def _empty_hand(self, hand: Hand, key: StreamKey, now_s: float) -> None:
-        """There is more room, also for other streams: wake what waits for that."""
+        """Remove a stream from a member's hand. That makes room for other streams too, so wake what waits for room."""
         hand.drop_stream(key)
         self.settling.wake_at_s = now_s
 
@@ -536,7 +540,7 @@ class Group:
                 assert_never(hold)
 
     def _claim(self, now_s: float, share: WorkShare) -> None:
-        """Claim streams that belong to a member here and that nobody has, some at a time."""
+        """Claim some of the streams that belong to a member here and that nobody holds."""
         if not self._to_claim:
             self._to_claim.extend(self._free)
         listens = bool(self._lives and self._settings.settle_s)  # without other nodes there is nobody to listen to
@@ -545,10 +549,10 @@ class Group:
             key = self._to_claim.popleft()
             if len(self._holders) >= GROUP_HELD_MAX:
                 self._to_claim.clear()
-                return  # the rest has no member, and people see that, until more nodes share the work
+                return  # the other streams visibly have no member until more nodes share the work
             owner = self._owners.get(key)
             if owner is None or owner.node != self._me or key in self._holders:
-                self._free.pop(key, None)  # if that changes, it is added again
+                self._free.pop(key, None)  # the stream is added again if its owner changes or it is released
                 continue
             if self.reports.holders(key):
                 continue
@@ -559,7 +563,7 @@ class Group:
             member.hold(key, Claimed() if listens else Served(self.places.version(key)))
 
     def _deadline_s(self, now_s: float) -> float:
-        """When a hold may change by time alone."""
+        """The next time at which a hold may change without any news."""
         holds = (self._holders[key].holds[key] for key in self._paused)
         times_s = (hold.until_s for hold in holds if isinstance(hold, Paused))
         return min(self._claims.deadline_s(now_s), min((each for each in times_s if each > now_s), default=inf))
@@ -578,8 +582,8 @@ class Group:
         return self._counts(member, Position(what.stream, what.epoch, 0))
 
     def _counts(self, member: Member, position: Position) -> bool:
-        """Whether the position counts: a member speaks only of what it has, and not of events from before the group was
-        moved."""
+        """Whether the position counts. It does not if the member does not have the stream, or if the group was moved
+        since the member began to read it."""
         key = position.stream, position.epoch
         match member.holds.get(key):
             case Served(version) | Paused(version):
@@ -621,7 +625,7 @@ class Group:
 
     def _say_members(self, now_s: float, *, again: bool = False) -> list[GroupEffect]:
         if self._saying is not None:
-            return []  # not now
+            return []  # one statement at a time: the next one follows when this one is written
         members = {name: member.state() for name, member in self.members.items()}
         if members == self._said and not again and not self._claims.unsaid:
             return []
@@ -649,5 +653,6 @@ class Group:
 
     @property
     def _used_us(self) -> int:
-        """The time when the group was used. Repeating what others said does not count as use, so it keeps this time."""
+        """When the group was last used. Statements carry this time, because repeating what others said does not count
+        as use."""
         return max(int((self.used_s + self._wall_offset_s) * 1_000_000), 0)

@@ -2,7 +2,8 @@
 
 A group ends in one of two ways. Either somebody **drops** it: its next era begins, every node learns that, and
 statements of earlier eras no longer count. Or nobody uses it for a long time: then each node **forgets** it by itself,
-and withdraws what it said. A node where the group was used keeps it, and says for itself what the others withdrew.
+and withdraws what it said. A node that knows of a later use keeps the group, and repeats those withdrawn statements
+that still count.
 """
 
 from __future__ import annotations
@@ -48,18 +49,18 @@ from weft.errors import UsageError
 from weft.limits import OFFSET_MAX
 from weft.model import Batch, Epoch, Event, NodeId, Pattern, Position, Topic, covers
 
-GROUPS_MAX: Final = 4096  # known to one node: people name groups, and each is a topic
+GROUPS_MAX: Final = 4096  # known to one node: users choose the names freely, and each group is a topic
 GRAVES_MAX: Final = 65_536  # dropped groups that are remembered as dropped: about 20 MB
-WITHDRAWALS_AT_ONCE: Final = 500  # said in one step: a few milliseconds
+WITHDRAWALS_AT_ONCE: Final = 500  # written in one step: a few milliseconds
 TICKED_AT_ONCE: Final = 64  # groups in one tick: a few milliseconds
 WORKED_AT_ONCE: Final = 500  # streams that are elected for, given, taken or claimed in one tick: a few milliseconds
-ALARMS_SPARE: Final = 64  # entries that are out of date, before they are sorted out
-CLOSING_TICKS_MAX: Final = 10_000  # until all is said: a few ticks for each group, and one per thousand streams
+ALARMS_SPARE: Final = 64  # entries that may be out of date before the heap is rebuilt
+CLOSING_TICKS_MAX: Final = 10_000  # until all is announced: a few ticks per group, one per thousand streams
 
 
 class Grave(NamedTuple):
-    """A group that was dropped, remembered for nodes that have not heard of that. ``says``: this node's own stream has
-    the drop."""
+    """A dropped group, remembered because some nodes may not have heard of the drop. ``says``: this node's own stream
+    has the drop."""
 
     era: int
     at_s: float
@@ -76,10 +77,10 @@ class Statement(NamedTuple):
 
 
 class Groups:
-    """``positions``: the positions that the node's log has for a group.
+    """``positions`` returns the positions that the node's log has for a group.
 
     Inputs return what has to be done at once. ``tick`` decides everything else when ``get_timer`` says so, which is
-    often at once. ``hearing``: whether this node is up to date with the others.
+    often at once. ``hearing`` knows whether this node is up to date with the others.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Groups:
         wall_offset_s: float = 0.0,
         hearing: Hearing | None = None,
     ) -> None:
-        self.refused = 0  # events of others that were bad, or for which there was no room
+        self.refused = 0  # statements that were bad, or for which there was no room
         self._me = me
         self._settings = settings
         self._positions = positions
@@ -100,15 +101,15 @@ class Groups:
         self._withdrawals: dict[str, dict[Subject, None]] = {}  # by group: what this node still has to withdraw
         self._leavings = Leavings()
         self._due: dict[str, float] = {}  # by group: when it has something to do
-        self._alarms: list[tuple[float, str]] = []  # a heap of the same; entries that are out of date are skipped
+        self._alarms: list[tuple[float, str]] = []  # a heap of the same times; entries that are out of date are skipped
         self._wanting: Selection[str] = Selection()  # groups by the patterns of their members
-        self._patterns: dict[str, frozenset[Pattern]] = {}  # the patterns in there, by group
+        self._patterns: dict[str, frozenset[Pattern]] = {}  # the patterns in ``_wanting``, by group
         self._subscriptions: dict[int, tuple[Group, Member]] = {}
         self._streams: dict[StreamKey, None] = {}
-        self._lives: dict[NodeId, Epoch] = {}  # of the other nodes
+        self._lives: dict[NodeId, Epoch] = {}  # the epochs of the other living nodes' logs
         self._hearing = hearing or hears_at_once()
         self._claiming: dict[str, None] = {}  # groups with streams that are claimed and not served yet
-        self.dead_topics: frozenset[Topic] = frozenset()  # that groups have chosen for their dead letters
+        self.dead_topics: frozenset[Topic] = frozenset()  # topics that groups have chosen for their dead letters
         self._dead_topics: dict[str, Topic] = {}  # the same by group
 
     # --- members -------------------------------------------------------------------------------------------------
@@ -125,7 +126,7 @@ class Groups:
         window: int = 0,
         policy: GroupPolicy | None = None,
     ) -> list[GroupEffect]:
-        """Let a member join; an empty ``member`` gets a name. Raise UsageError if the names are not valid."""
+        """Let a member join; if ``member`` is empty, it gets a name. Raise UsageError if the names are not valid."""
         assert subscription not in self._subscriptions, "a subscription joins once"
         parse_group(group)
         name = parse_member(member) if member else unnamed(self._me, subscription)
@@ -148,8 +149,8 @@ class Groups:
         return self._spoke(effects)
 
     def leave(self, subscription: int, now_s: float, *, died: bool = False) -> list[GroupEffect]:
-        """Remove a member; its streams are free at once. A replaced member, or one in no group, is ignored. ``died``:
-        it left without a goodbye, so what it had in hand counts as tried."""
+        """Remove a member; its streams are free at once. A subscription without a group, or one whose member was
+        replaced, is ignored. ``died``: the member left without a goodbye, so what it had in hand counts as tried."""
         if found := self._subscriptions.pop(subscription, None):
             group, member = found
             effects = group.leave(member, now_s, died=died)
@@ -160,7 +161,7 @@ class Groups:
     def settled(
         self, subscription: int, acks: Iterable[Acked], nacks: Iterable[Nacked], generation: int, now_s: float
     ) -> list[GroupEffect]:
-        """What a member did with single events; what is late is ignored."""
+        """Take what a member did with single events. Late acknowledgements are ignored."""
         if found := self._subscriptions.get(subscription):
             group, member = found
             effects = group.settled(member, acks, nacks, generation, now_s)
@@ -188,7 +189,7 @@ class Groups:
     def handled(
         self, subscription: int, positions: Iterable[Position], generation: int, now_s: float
     ) -> list[GroupEffect]:
-        """Take a member's positions. Those of streams that it does not hold are late, and ignored."""
+        """Take a member's positions. Positions in streams that it does not hold are late, and ignored."""
         if found := self._subscriptions.get(subscription):
             group, member = found
             effects = group.handled(member, positions, generation, now_s)
@@ -197,7 +198,8 @@ class Groups:
         return []
 
     def move(self, group: str, positions: Iterable[Position], now_s: float) -> list[GroupEffect]:
-        """Move a group. Members that have these streams lose them and get them back, wherever they are."""
+        """Move a group. Members that have these streams, at any node, lose them and get them back at the new
+        positions."""
         found = self._get(parse_group(group), now_s)
         if found is None:
             raise UsageError("too many groups", group=group, limit=GROUPS_MAX)
@@ -212,7 +214,7 @@ class Groups:
             raise UsageError(f"there is no group {group}")
         if len(self._graves) >= GRAVES_MAX:
             raise UsageError("too many groups were dropped lately", group=group, limit=GRAVES_MAX)
-        if found.era >= OFFSET_MAX:  # only a node that lies gets there
+        if found.era >= OFFSET_MAX:  # only a node that lies about eras gets a group this far
             raise UsageError(f"group {group} has no era left to begin: use another name", era=found.era)
         era = found.era + 1
         effects = self._bury(found, era, now_s, says=True)
@@ -236,7 +238,8 @@ class Groups:
     # --- the world -----------------------------------------------------------------------------------------------
 
     def recall(self, name: str, statements: Iterable[Statement], now_s: float) -> list[GroupEffect]:
-        """All that the log has about a group that is not known: from an earlier life, or since it was forgotten."""
+        """Take in all that the log has about a group that this node does not know: it may be from an earlier life of
+        the node, or from before the group was forgotten."""
         read = [(each, said) for each in statements if (said := self._read_untrusted(each)) is not None]
         grave = self._graves.get(name)
         era = max((_era_of(said) for _, said in read), default=0)
@@ -272,7 +275,7 @@ class Groups:
         return effects
 
     def stream_known(self, key: StreamKey, now_s: float) -> list[GroupEffect]:
-        """This node's log has a stream: since it was opened, or from now on."""
+        """Note a stream that this node's log has, because it was there when the log was opened or because it is new."""
         if key not in self._streams:
             self._streams[key] = None
             for name in self._wanting.match(key[0].topic):
@@ -282,8 +285,8 @@ class Groups:
         return []
 
     def heard(self, key: StreamKey, batch: Batch, now_s: float) -> list[GroupEffect]:
-        """Events about a group came: from other nodes, or, when the log is opened, from all nodes including this
-        one."""
+        """Take in events about a group. They come from other nodes or, when the log is opened, from all nodes including
+        this one."""
         stream, epoch = key
         name = group_of(stream.topic)
         effects: list[GroupEffect] = []
@@ -299,21 +302,21 @@ class Groups:
         return self._spoke(effects)
 
     def said(self, name: str, now_s: float) -> None:
-        """All that this node has said about a group is durable, and on its way to the others."""
+        """Note that all that this node has said about a group is durable, and on its way to the others."""
         if name in self._claiming:
             group = self._groups[name]
             group.is_durable(now_s)
             self._wait(group)
 
     def listened(self, now_s: float) -> None:
-        """More of what arrived was read."""
+        """Note that this node has read more of what arrived."""
         for name in list(self._claiming):
             group = self._groups[name]
             group.look_at_claims(now_s)
             self._wait(group)
 
     def node_lives(self, node: NodeId, epoch: Epoch, alive: bool, now_s: float) -> list[GroupEffect]:
-        """What membership says about another node. ``alive`` is true also if the node is only suspected."""
+        """Take what membership says about another node. ``alive`` is true also if the node is only suspected."""
         if node == self._me:
             return []
         before, after = self._lives.get(node), epoch if alive else None
@@ -323,7 +326,7 @@ class Groups:
             del self._lives[node]
         else:
             self._lives[node] = after
-        # Only nodes that are gone leave something to adopt; new nodes may come by the thousand.
+        # Only a node that was known before leaves something to adopt. New nodes do not, and may come by the thousand.
         at_s = inf if before is None else now_s + self._turn(without=node) * self._settings.publish_interval_s
         for group in self._groups.values():
             if node in group.reports:
@@ -373,7 +376,7 @@ class Groups:
         return self._alarms[0][0] if self._alarms else None
 
     def _first_grave(self) -> float | None:
-        """When the oldest one may be forgotten."""
+        """When the oldest grave may be forgotten."""
         grave = next(iter(self._graves.values()), None)
         return None if grave is None else grave.at_s + self._settings.expire_after_s
 
@@ -395,12 +398,12 @@ class Groups:
         return place.offset if place else None
 
     def positions(self, group: str) -> list[Position]:
-        """A group's positions as far as this node knows them, in order; a stream may occur in several epochs."""
+        """A group's positions as far as this node knows them, in order. A stream occurs once for each of its epochs."""
         return sorted(Position(*key, place.offset) for key, place in self._places(group).items())
 
     def streams(self, group: str) -> list[StreamKey]:
-        """The streams in which it has positions, in no order. There may be a hundred thousand, so others need their
-        turn in between."""
+        """The streams in which the group has positions, in no order. There may be a hundred thousand, so the caller
+        should pause now and then while it goes through them."""
         return list(self._places(group))
 
     def _places(self, group: str) -> Mapping[StreamKey, Place]:
@@ -408,7 +411,7 @@ class Groups:
         return found.places.all if found else {}
 
     def policy(self, group: str) -> GroupPolicy | None:
-        """The group's policy for events that fail; None: none was set, and the default holds."""
+        """The group's policy for events that fail; None if nobody has set one, so that the default applies."""
         found = self._groups.get(group)
         return found.settling.policy if found and found.policy_at else None
 
@@ -439,7 +442,7 @@ class Groups:
         if group is None and len(self._groups) < GROUPS_MAX:
             grave = self._graves.pop(name, None)
             era = max(era, grave.era if grave else 0)
-            if logged is None:  # when an era begins, the log has nothing of it yet
+            if logged is None:  # when an era begins, the log has no positions of it yet
                 logged = () if era else self._positions(name)
             world = self._streams, self._lives, self._hearing
             group = Group(self._me, name, self._settings, *world, logged, now_s, era, self._wall_offset_s)
@@ -450,8 +453,8 @@ class Groups:
     # --- ends ----------------------------------------------------------------------------------------------------
 
     def _bury(self, group: Group, era: int, now_s: float, *, says: bool) -> list[GroupEffect]:
-        """A group was dropped. ``says``: it was known here, so this node tells the mesh."""
-        effects = self._begin_era(group, era, now_s)  # withdraws what was said, once, which may take a while
+        """Note that a group was dropped. ``says``: it was dropped at this node, so this node tells the mesh."""
+        effects = self._begin_era(group, era, now_s)  # also withdraws what was said, which may take a while
         self._remove(group)
         self._graves[group.name] = Grave(era, now_s, says)
         return effects
@@ -484,7 +487,8 @@ class Groups:
             self._withdrawals[name] = found
 
     def _say_withdrawals(self) -> list[GroupEffect]:
-        """Withdraw some statements: a group may have had positions in a hundred thousand streams."""
+        """Withdraw some statements, and leave the rest for later: a group may have had positions in a hundred thousand
+        streams."""
         if not self._withdrawals:
             return []
         name, left = next(iter(self._withdrawals.items()))
@@ -496,7 +500,7 @@ class Groups:
         return [Say(topic_of(name), tuple(map(withdrawal, some)))]
 
     def _spoke(self, effects: list[GroupEffect]) -> list[GroupEffect]:
-        """Pass on the effects, and do not withdraw what they say again."""
+        """Return the effects. What they announce is said again, so it is no longer to be withdrawn."""
         for effect in effects if self._withdrawals else ():
             left = self._withdrawals.get(group_of(effect.topic) or "") if isinstance(effect, Say) else None
             if left is not None and isinstance(effect, Say):
@@ -506,7 +510,7 @@ class Groups:
         return effects
 
     def _wait(self, group: Group) -> None:
-        """Note whether a group waits for some time. A node may know thousands that do not."""
+        """Note when a group is due, if it waits for a time. A node may know thousands of groups that do not."""
         if group.has_claims:
             self._claiming[group.name] = None
         else:
@@ -517,12 +521,12 @@ class Groups:
         elif self._due.get(group.name) != due_s:
             self._due[group.name] = due_s
             heappush(self._alarms, (due_s, group.name))
-            if len(self._alarms) > 2 * len(self._due) + ALARMS_SPARE:  # a group in use has another time every second
+            if len(self._alarms) > 2 * len(self._due) + ALARMS_SPARE:  # a group in use changes its time every second
                 self._alarms = [(each_s, name) for name, each_s in self._due.items()]
                 heapify(self._alarms)
 
     def _note_dead_topic(self, name: str) -> None:
-        """The group may have changed its policy, or may be gone."""
+        """Note where the group's dead letters go, because it may have changed its policy, or may be gone."""
         group = self._groups.get(name)
         policy = None if group is None else group.settling.policy
         after = policy.topic_of(name) if policy is not None and policy.dead_letter else None
@@ -537,7 +541,7 @@ class Groups:
             self.dead_topics = found
 
     def _index(self, group: Group) -> None:
-        """Note what the members of a group want: only groups that want a new stream are told of it."""
+        """Note what the members of a group want, because a new stream is reported only to the groups that want it."""
         before, after = self._patterns.get(group.name, frozenset()), group.patterns
         if before is after:
             return
@@ -550,7 +554,8 @@ class Groups:
     # --- hearing -------------------------------------------------------------------------------------------------
 
     def _read_untrusted(self, statement: Statement) -> Said | None:
-        """Read a statement; None if that node cannot say it: a node speaks only about its own members."""
+        """Read a statement. Return None if it is bad, or if its node may not say it: a node speaks only about its own
+        members."""
         try:
             said = read_untrusted(statement.event)
         except BadGroupEvent:
@@ -562,7 +567,7 @@ class Groups:
         return said
 
     def _take(self, name: str, said: Said, statement: Statement, now_s: float) -> list[GroupEffect]:
-        """Take one statement, as it comes."""
+        """Take one statement at the moment it comes."""
         group, grave = self._groups.get(name), self._graves.get(name)
         known = group.era if group else grave.era if grave else 0
         era = _era_of(said)
@@ -572,7 +577,7 @@ class Groups:
                 group.withdrawn(said.what, *statement[:3], at_s)
             return []
         if era < known and not (isinstance(said, NodeSaid) and not said.members):
-            return []  # it comes late
+            return []  # the statement is late: its era is over
         if isinstance(said, DropSaid):
             return self._take_drop(name, era, known, now_s)
         effects = self._begin_era(group, era, now_s) if group is not None and era > group.era else []
@@ -621,11 +626,12 @@ class Groups:
         return True
 
     def _stamp_s(self, event: Event, now_s: float) -> float:
-        """When an event was said. Clocks of other nodes may be ahead."""
+        """When an event was published, but not later than now, because clocks of other nodes may be ahead."""
         return min(event.timestamp_us / 1_000_000 - self._wall_offset_s, now_s)
 
     def _turn(self, without: NodeId | None = None) -> int:
-        """Nodes take turns in repeating what others said: usually, the first one has it all."""
+        """How many turns this node waits before it repeats what others said. Usually, the first node in order repeats
+        everything."""
         return 1 + sum(other < self._me for other in self._lives if other != without)
 
 
@@ -634,8 +640,8 @@ def _era_of(said: Said) -> int:
 
 
 def _counts(said: Said, era: int) -> bool:
-    """Whether the statement makes the group exist in this era. That a node has no members does so only in the first
-    era."""
+    """Whether the statement makes the group exist in this era. A statement without members does so only in the first
+    era, because it names no era."""
     match said:
         case NodeSaid() | PlaceSaid() | LedgerSaid() | PolicySaid():
             return said.era == era

@@ -1,9 +1,9 @@
-"""For a member that acknowledges by hand: what it has got and not settled yet, and what it gets next. Pure.
+"""For a member that acknowledges by hand: what it has received and not settled yet, and what it gets next. Pure.
 
 Everything from the group's position on that is neither done nor in hand is given out, the lowest offset first. An event
-that failed waits for its time. If the group wants order, everything behind it waits, too; otherwise the event is set
-aside. Over all streams together, at most one window of events is in hand. Events that come again ``alone`` come when
-nothing else is in hand: if the member dies then, it is clear which event killed it.
+that failed waits for its time. If the group wants order, all later events of the stream wait, too; otherwise the failed
+event is set aside. Over all streams together, at most one window of events is in hand. An event that has to come again
+``alone`` is given out when nothing else is in hand. If the member dies then, it is clear which event killed it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Nothing(Enum):
 
 
 Given = Run | Nothing
-CRUMB_SHARE: Final = 4  # of the window: smaller pieces are not given out, because each piece costs something
+CRUMB_SHARE: Final = 4  # a fourth of the window: smaller pieces are not worth their cost
 NO_OFFSETS: Final = OffsetRanges()
 
 
@@ -44,8 +44,8 @@ class Hand:
         self.window: Final = window
         self._streams: dict[StreamKey, OffsetRanges] = {}
         self._size = 0
-        self._alone = False  # it holds one event that has to be alone
-        self._postponed: dict[StreamKey, tuple[int, int]] = {}  # it waits from this offset on, for so much room
+        self._alone = False  # the hand holds one event that has to be alone
+        self._postponed: dict[StreamKey, tuple[int, int]] = {}  # a stream waits from this offset on, for so much room
 
     def __len__(self) -> int:
         return self._size
@@ -57,7 +57,7 @@ class Hand:
         return self._streams.get(key, NO_OFFSETS)
 
     def take(self, key: StreamKey, first: int, end: int, *, alone: bool) -> None:
-        """These events are on their way to the member."""
+        """Add events that are on their way to the member."""
         held = self._streams.setdefault(key, OffsetRanges())
         before = len(held)
         held.add(first, end)
@@ -66,15 +66,15 @@ class Hand:
         self._postponed.pop(key, None)
 
     def postpone(self, key: StreamKey, first: int, events: int) -> bool:
-        """So many events are stored together. If they do not fit now, but will when more is settled, they wait, because
-        taking a batch apart costs more. Return whether they wait."""
+        """Postpone a stored batch of so many events if it does not fit now, but will when more is settled: taking a
+        batch apart costs more than waiting. Return whether it waits."""
         waits = self._size > 0 and self.window - self._size < events <= self.window
         if waits:
             self._postponed[key] = first, events
         return waits
 
     def drop(self, key: StreamKey, first: int, end: int) -> None:
-        """The member no longer has these, for whatever reason."""
+        """Remove events that the member no longer has, for whatever reason."""
         held = self._streams.get(key)
         if held is not None:
             before = len(held)
@@ -96,7 +96,8 @@ class Hand:
     def next_run(
         self, key: StreamKey, ledger: Ledger, position: int, end: int, *, in_order: bool, now_us: int, lonely: bool
     ) -> Given:
-        """``lonely``: an event that this member is served has to come alone, in this stream or in another one."""
+        """What to give out next. ``lonely``: some event, in this stream or another one of this member, is due and has
+        to come alone."""
         taken = self.of(key)
         for first, free_end in _free(ledger.done, taken, position, end):
             if self._is_postponed(key, first):
@@ -109,7 +110,8 @@ class Hand:
     def _in_gap(
         self, ledger: Ledger, first: int, end: int, *, in_order: bool, now_us: int, lonely: bool
     ) -> Given | None:
-        """What to give out of a stretch that is neither done nor in hand; None: nothing, look further."""
+        """What to give out of a stretch of events that are neither done nor in hand; None: nothing here, so look at the
+        next stretch."""
         while first < end:
             again = ledger.tries.get(first)
             if again is None:

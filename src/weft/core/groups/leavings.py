@@ -1,4 +1,4 @@
-"""What is no longer needed, freed a piece at a time.
+"""Frees large objects that are no longer needed, a piece at a time.
 
 Freeing a hundred thousand objects takes nearly as long as making them, and a dropped group may have had positions in
 that many streams.
@@ -20,7 +20,7 @@ class Leavings:
         return bool(self._left)
 
     def take(self, things: Iterable[dict[Any, Any]]) -> None:
-        """Take things that nobody else uses any longer."""
+        """Take things that nobody else uses, in order to free them later."""
         self._left += filter(None, things)
 
     def free_some(self) -> None:

@@ -1,9 +1,9 @@
-"""What a group remembers of one stream behind its position: what is done out of order, and what has failed how often.
+"""What a group remembers of one stream after its position: what is done out of order, and what has failed how often.
 
 A ledger is part of the group's records (key ``l:``, see ``events``), so it goes where the stream goes. Two nodes may
-write to it while the mesh is split. Their notes are joined: what one of them has done is done, and the greater of two
-counts stands. The order of joining does not matter, so all nodes reach the same ledger (a join semilattice, see the
-tests).
+write to it while the mesh is split. Their ledgers are joined: what one of them has marked as done is done, and the
+greater of two counts stands. The order of joining does not matter, so all nodes reach the same ledger (a join
+semilattice, see the tests).
 
 >>> ledger = Ledger()
 >>> ledger.finish(3, 5)
@@ -26,18 +26,18 @@ from weft.errors import UsageError
 from weft.limits import KIB, OFFSET_MAX
 from weft.model.offsets import OffsetRanges
 
-WINDOW_MAX: Final = 4096  # events that one member has in hand: when it dies, all of them may come again
+WINDOW_MAX: Final = 4096  # events that one member may have in hand: when it dies, all of them may come again
 SET_ASIDE_MAX: Final = 1000  # events of one stream that failed and wait; with more, the stream waits for them
-LEDGER_TRIES_MAX: Final = WINDOW_MAX + SET_ASIDE_MAX  # who dies fails with all it has in hand
-LEDGER_RANGES_MAX: Final = 2 * LEDGER_TRIES_MAX  # what is done lies between what is not
-LEDGER_BYTES_MAX: Final = 1024 * KIB  # 10,192 ranges and 5,096 tries; if there is room, with the reasons
+LEDGER_TRIES_MAX: Final = WINDOW_MAX + SET_ASIDE_MAX  # when a member dies, everything in its hand has failed
+LEDGER_RANGES_MAX: Final = 2 * LEDGER_TRIES_MAX  # ranges that are done lie between events that are not
+LEDGER_BYTES_MAX: Final = 1024 * KIB  # holds 10,192 ranges and 5,096 tries, and the reasons if there is room
 REASON_CHARS_MAX: Final = 500  # of the reason why an event failed, for people
 
 
 class Try(NamedTuple):
-    """An event that failed: how often, and when it may come again (wall clock). ``alone``: a reader died with this and
-    other events in hand, so each comes again by itself, to find out which one it was. It is a tuple because the greater
-    of two counts."""
+    """An event that failed: how often, and when it may come again (wall clock). ``alone``: a member died with several
+    events in hand, this one among them, so each of them comes again by itself, to find out which one killed it. It is a
+    tuple because of two tries, the greater one counts."""
 
     tries: int
     due_us: int
@@ -53,7 +53,7 @@ class Ledger:
     def __init__(self, done: Iterable[tuple[int, int]] = (), tries: Iterable[tuple[int, Try]] = ()) -> None:
         self.done = OffsetRanges(done)
         self._tries: dict[int, Try] = dict(tries)
-        self._may_be_lonely = True  # there may be events that have to come alone, which are rare
+        self._may_be_lonely = True  # False: certainly no event has to come alone, which is the usual case
 
     def __bool__(self) -> bool:
         return bool(self.done or self._tries)
@@ -82,8 +82,9 @@ class Ledger:
         return found.tries if found else 0
 
     def finish(self, first: int, end: int) -> None:
-        """Mark these as done: they never come again. A member may settle what it does not have in hand. If that lies
-        too scattered, what is farthest ahead comes again."""
+        """Mark events as done, so that they never come again. A member may also settle events that it does not have in
+        hand. If what is done falls into too many ranges, the ranges with the highest offsets are dropped, and their
+        events come again."""
         self.done.add(first, end)
         if end - first <= len(self._tries):
             for offset in range(first, end):
@@ -94,13 +95,13 @@ class Ledger:
         self.done.keep_first(LEDGER_RANGES_MAX)
 
     def fail(self, offset: int, again: Try) -> None:
-        """Note that an event failed. Without room for it, it just comes again."""
+        """Note that an event failed. If there is no room for the note, the event just comes again."""
         if offset not in self.done and (offset in self._tries or len(self._tries) < LEDGER_TRIES_MAX):
             self._tries[offset] = again
             self._may_be_lonely = self._may_be_lonely or again.alone
 
     def trim(self, position: int) -> int:
-        """Return the group's position after counting everything done, and forget what lies before it."""
+        """Move the position past everything that is done, forget what lies before it, and return it."""
         position = self.done.next_outside(position)
         self.done.remove(0, position)
         if self._tries:
@@ -121,14 +122,15 @@ class Ledger:
         self._cut()
 
     def _cut(self) -> None:
-        """Two nodes may have noted more than one may. The entries farthest ahead go: these events come again."""
+        """Drop the entries with the highest offsets if two nodes together noted more than a ledger may hold. Those
+        events come again."""
         self.done.keep_first(LEDGER_RANGES_MAX)
         for offset in sorted(self._tries)[LEDGER_TRIES_MAX:]:
             del self._tries[offset]
 
 
 class _WireTry(msgspec.Struct, frozen=True, array_like=True):
-    """The same for several events in a row."""
+    """A try that is the same for several events in a row."""
 
     first: int
     end: int
@@ -150,8 +152,8 @@ _DECODER: Final = msgspec.json.Decoder(_WireLedger)
 
 
 def write_ledger(version: int, ledger: Ledger, era: int = 0) -> bytes:
-    """``version``: of the group's position that it goes with. ``era``: of the group. Reasons are for people: if there
-    is no room for them, they are left out."""
+    """Write a ledger. ``version``: the version of the position that it belongs to. ``era``: the group's era. Reasons
+    are only for people, so they are left out if there is no room for them."""
     wire = _WireLedger(version, list(ledger.done), _runs(ledger.tries), era)
     payload = _ENCODER.encode(wire)
     if len(payload) <= LEDGER_BYTES_MAX:
@@ -172,7 +174,7 @@ def _runs(tries: dict[int, Try]) -> list[_WireTry]:
 
 
 def read_ledger_untrusted(payload: bytes) -> tuple[int, Ledger, int]:
-    """Version, ledger and era; raise only UsageError, whatever the bytes."""
+    """Return version, ledger and era. Raise only UsageError, whatever the bytes."""
     if len(payload) > LEDGER_BYTES_MAX:
         raise UsageError("a group's ledger is too large", bytes=len(payload), limit=LEDGER_BYTES_MAX)
     try:

@@ -1,13 +1,13 @@
-"""A member of a group at this node, and its hold on each stream that it has or is about to have.
+"""A member of a group at this node, and its hold on each stream that it has or is about to get.
 
 A stream that it holds goes through these states, forwards and back:
 
 =========  ==========================================================  =================================================
 hold       meaning                                                     what comes next
 =========  ==========================================================  =================================================
-Claimed    others are told that it wants the stream                    they heard it, nobody holds it: Served
-Served     it gets the stream's events                                 it is somebody else's, or was moved: Paused
-Paused     it was told to release it                                   it did, or was too slow: gone, or Served again
+Claimed    others are told that the member wants the stream            they heard it, and nobody holds it: Served
+Served     the member gets the stream's events                         owner changed, or group was moved: Paused
+Paused     the member was told to release the stream                   it did, or time is up: gone, or Served again
 =========  ==========================================================  =================================================
 """
 
@@ -25,20 +25,21 @@ from weft.model import Pattern
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """``claims`` has what it waits for."""
+    """The module ``claims`` knows what the stream still waits for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """``version``: of the group's position where serving began. What the member handles counts only for this
-    version."""
+    """``version``: the version of the group's position at which serving began. What the member handles counts only as
+    long as the position has this version."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """``generation``: of the assignment without the stream. The answer to that assignment releases the stream."""
+    """``generation``: the generation of the first assignment without the stream. When the member answers that
+    assignment, the stream is released."""
 
     version: int
     generation: int
@@ -55,18 +56,18 @@ class Member:
     pattern: Pattern
     turn: int
     owner: str = ""
-    generation: int = 0  # of the last assignment
+    generation: int = 0  # the number of the last assignment
     taken_over: int = 0  # the last generation that the member has answered
     holds: dict[StreamKey, Hold] = field(default_factory=dict)
     assigned: frozenset[StreamKey] = frozenset()
-    unassigned: bool = False  # what it is served may differ from what it was last told
-    hand: Hand | None = None  # of a member that acknowledges by hand
+    unassigned: bool = False  # the streams that it is served may differ from its last assignment
+    hand: Hand | None = None  # only a member that acknowledges by hand has one
 
     def state(self) -> MemberState:
         return MemberState(self.pattern, self.turn, frozenset(self.holds), self.owner)
 
     def assign(self) -> Assignment | None:
-        """All streams that it is served now, if that differs from what it was last told."""
+        """Return the next assignment, if the streams that the member is served have changed since the last one."""
         if not self.unassigned:
             return None
         self.unassigned = False
@@ -87,7 +88,7 @@ class Member:
             self.holds[key] = hold
 
     def answer(self, generation: int) -> bool:
-        """The member has taken over an assignment; return whether something was waiting for that."""
+        """Note that the member has taken over an assignment; return whether a paused stream was waiting for that."""
         before, self.taken_over = self.taken_over, max(self.taken_over, min(generation, self.generation))
         return self.taken_over > before and any(isinstance(hold, Paused) for hold in self.holds.values())
 

@@ -1,6 +1,6 @@
 """Names of groups and members, and the topic on which nodes talk about a group.
 
-A group's name is the end of a topic and an owner of positions in the log, so it has to be valid as both.
+A group's name ends the group's topic, and owns the group's positions in the log, so it has to be valid for both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which member should have which stream: the one with the highest weight (rendezvous hashing).
 
 The weight is a hash of stream, epoch and member, the same on every node. So a member that joins takes a few streams
-from everybody, one that leaves gives its streams to all others, and nothing else moves. A member that comes back, even
-at another node, has its old weights.
+from every other member, the streams of one that leaves are shared among all others, and nothing else moves. A member
+that comes back, even at another node, has its old weights.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MASK: Final = (1 << 64) - 1
 
 @dataclass(slots=True)
 class WorkShare:
-    """Streams that may still be looked at in this turn of the loop, for all groups together."""
+    """How many streams may still be looked at in this turn of the loop, for all groups together."""
 
     left: int
 
@@ -41,14 +41,16 @@ Rank: TypeAlias = tuple[int, str, NodeId]
 
 
 def rank(key: StreamKey, name: str, node: NodeId) -> Rank:
-    """The member with the higher rank gets the stream. If two nodes have members of one name, the higher one counts."""
+    """The rank of a member for a stream: the member with the highest rank gets the stream. If members at two nodes have
+    the same name, the greater node id decides."""
     return _mixed(_digest_of_stream(key) ^ _digest(name)), name, node
 
 
 def wants(pattern: Pattern, key: StreamKey) -> bool:
     """Whether a member with this pattern can have a stream.
 
-    What is said about groups goes to no group: a group's own positions would be news to it, for ever and ever.
+    No group gets the events on the groups' own topics: reading them would change the group's positions, which would
+    make new events for ever.
     """
     topic = key[0].topic
     return selects(pattern, topic) and not topic.startswith(GROUPS_PREFIX)
@@ -76,7 +78,7 @@ class Owners:
         return best[1] if best and best[1] in self._members else None
 
     def end(self) -> dict[StreamKey, tuple[Rank, GroupMember]]:
-        """Give up what it knew, so that it can be freed bit by bit."""
+        """Hand over what is known of streams, so that the caller can free it bit by bit."""
         return self._best
 
     def items(self) -> Iterator[tuple[StreamKey, GroupMember]]:
@@ -87,19 +89,19 @@ class Owners:
         return self._able.elect(key, self._best)
 
     def set_members(self, members: frozenset[GroupMember], keys: Iterable[StreamKey]) -> None:
-        """From now on these members share the streams ``keys``, once ``work`` is done."""
+        """Let these members share the streams ``keys``. The new owners are known once ``work`` is done."""
         gone, new = self._members - members, members - self._members
         if not gone and not new:
             return
         self._members, self._able = members, _Able(members)
         self.patterns = frozenset(each.pattern for each in members)
-        if not members:  # nothing has an owner: what is known of all streams is forgotten, some at a time
+        if not members:  # no stream has an owner: forget the old owners, some at a time
             self._jobs, keys = deque(), self._best
         self._jobs.append(_Job(iter(list(keys)), _Able(new)))
 
     def work(self, share: WorkShare) -> tuple[bool, list[StreamKey]]:
-        """Look at so many streams, or fewer if there are many members. Return whether that was all, and which streams
-        have a new owner."""
+        """Look at as many streams as ``share`` allows; a stream counts for more if there are many members. Return
+        whether that was all, and which streams have a new owner."""
         changed: list[StreamKey] = []
         while self._jobs and share.left > 0:
             job = self._jobs[0]
@@ -122,7 +124,8 @@ class Owners:
 
 
 class _Able:
-    """Members by what they want. To elect one of a thousand members for a stream, only numbers are mixed."""
+    """Members by the pattern that they want. Names are hashed once, so electing one of a thousand members only mixes
+    numbers."""
 
     def __init__(self, members: Iterable[GroupMember]) -> None:
         self._by_pattern: dict[Pattern, list[tuple[int, GroupMember]]] = {}
@@ -136,8 +139,9 @@ class _Able:
         best: dict[StreamKey, tuple[Rank, GroupMember]],
         still: frozenset[GroupMember] | None = None,
     ) -> bool:
-        """Give the stream to the highest of these, unless a higher member has it; return whether it went to one of
-        these. ``still``: members that have not left meanwhile."""
+        """Give the stream to the highest of these members, unless a higher one has it already. Return whether it
+        changed hands. ``still``: if given, only members in it can get the stream, because the others have left
+        meanwhile."""
         changed = False
         for pattern, able in self._by_pattern.items():
             if not wants(pattern, key):
@@ -156,7 +160,7 @@ class _Able:
 
 
 class _Job(NamedTuple):
-    """Streams that still have to be looked at, for new members."""
+    """The streams that still have to be looked at after a change, and the members that are new with it."""
 
     left: Iterator[StreamKey]
     new: _Able
@@ -172,7 +176,7 @@ def _digest_of_stream(key: StreamKey) -> int:
 
 
 def _mixed(number: int) -> int:
-    """Every bit of 64 changes half of the others: the last steps of splitmix64."""
+    """Mix 64 bits so that each input bit changes about half of the output bits: the last steps of splitmix64."""
     number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & MASK
     number = (number ^ number >> 27) * 0x94D049BB133111EB & MASK
     return number ^ number >> 31

@@ -1,6 +1,6 @@
 """What the other nodes said about their members of a group. Only what living nodes said counts.
 
-A dead node is remembered: it may only have been cut off, and then it does not repeat what it said.
+What a dead node said is remembered: the node may only have been cut off, and then it does not repeat it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weft.model import Epoch, NodeId
 
 
 class Report(NamedTuple):
-    """``number``: the number of the event in its node's log also orders the statements: later ones replace earlier
+    """``number``: the offset of the event in its node's stream. It orders the statements: later ones replace earlier
     ones."""
 
     epoch: Epoch
@@ -49,7 +49,7 @@ class Reports:
         return True
 
     def clear(self) -> None:
-        """What was said about members counts no longer; what is said later does."""
+        """Forget the members of all other nodes. Reports that come later count again."""
         self._reports = {node: report._replace(members={}) for node, report in self._reports.items()}
         self._holders.clear()
 
@@ -84,7 +84,7 @@ class Reports:
             for key in member.held:
                 if held:
                     self._holders.setdefault(key, {})[node] = name
-                elif nodes := self._holders.get(key):  # gone already if two members claimed to hold it
+                elif nodes := self._holders.get(key):  # absent if two members claimed it: the first one removed it
                     nodes.pop(node, None)
                     if not nodes:
                         del self._holders[key]

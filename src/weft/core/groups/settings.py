@@ -24,13 +24,13 @@ class GroupSettings:
 
     ``release_timeout_s``: how long a member may take to release a stream. ``settle_s``: how long a node that wants a
     stream listens for others that want it, too. ``expire_after_s``: how long an unused group, or the fact that a group
-    was dropped, is remembered. It has to be much longer than clocks differ or nodes are cut off.
+    was dropped, is remembered. It has to be much longer than clocks differ, and much longer than nodes are cut off.
     """
 
-    publish_interval_s: float = 1.0  # of events that another node may hand out again when this one dies
-    release_timeout_s: float = 10.0  # for what a member has in hand; after that it counts as stuck
-    settle_s: float = 0.25  # twice what an event takes through a mesh of a few hops, each with a sync
-    expire_after_s: float = 30 * DAY_S  # once retention has passed its positions, they are worth nothing
+    publish_interval_s: float = 1.0  # when this node dies, others may hand out this much again
+    release_timeout_s: float = 10.0  # time to finish what is in hand; a slower member counts as stuck
+    settle_s: float = 0.25  # twice the time that an event takes over a few hops, each with a sync
+    expire_after_s: float = 30 * DAY_S  # by then, retention has usually deleted the events at its positions
 
     def __post_init__(self) -> None:
         for knob, (least, most) in RANGES.items():

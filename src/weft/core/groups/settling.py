@@ -27,7 +27,8 @@ WAKE_LATE_S: Final = 0.001  # times are kept in microseconds, and the clock's se
 
 
 class Settling:
-    """For one group at one node. ``wall_offset_s``: how far the wall clock is ahead of ``now_s``."""
+    """What members of one group at one node have settled. ``wall_offset_s``: how far the wall clock is ahead of
+    ``now_s``."""
 
     def __init__(self, group: str, places: Places, wall_offset_s: float) -> None:
         self.policy: GroupPolicy = DEFAULT_POLICY
@@ -39,7 +40,7 @@ class Settling:
         self._wall_offset_s = wall_offset_s
 
     def begin_again(self, places: Places) -> None:
-        """The group begins another era: nothing has failed yet, and there is no policy."""
+        """Begin another era of the group: nothing has failed yet, and there is no policy."""
         self._places, self.policy, self.wake_at_s = places, DEFAULT_POLICY, inf
 
     # --- what members say ----------------------------------------------------------------------------------------
@@ -54,7 +55,7 @@ class Settling:
         return touched
 
     def nacked(self, member: Member, nacks: Iterable[Nacked], now_s: float) -> list[GroupEffect]:
-        """Take refusals. If the event is done already, the refusal has no effect, but the member gets its answer."""
+        """Take refusals. If an event is done already, its refusal has no effect, but the member gets its answer."""
         effects: list[GroupEffect] = []
         answers: list[GroupEffect] = []
         for each in nacks:
@@ -72,8 +73,9 @@ class Settling:
         return [*effects, *answers]
 
     def died(self, member: Member, now_s: float) -> list[GroupEffect]:
-        """An event that the member had in hand may have killed it. A single one counts as failed; of several, each
-        comes again alone, and none is given up for this."""
+        """Note that a member has died: an event in its hand may have killed it. If it had only one in hand, that event
+        counts as failed. If it had several, each of them comes again alone, and this death makes none of them a dead
+        letter."""
         hand = member.hand
         if hand is None:
             return []
@@ -92,7 +94,8 @@ class Settling:
         return effects
 
     def advanced(self, key: StreamKey) -> list[GroupEffect]:
-        """Something is done, which may have moved the position; either way there is something to say."""
+        """Move the group's position past what is done. Even if it does not move, the ledger has something new to
+        announce."""
         place, ledger = self._places.get(key), self._places.ledgers.get(key)
         if place is None or ledger is None:
             return []
@@ -119,7 +122,7 @@ class Settling:
         )
 
     def take(self, member: Member, key: StreamKey, first: int, end: int) -> None:
-        """These events are on their way to the member."""
+        """Note that these events are on their way to the member."""
         assert member.hand is not None, "only members that acknowledge by hand have something in it"
         if self._places.get(key) is None:
             self._places.advance(key, first)
@@ -132,12 +135,12 @@ class Settling:
         return member.hand is not None and member.hand.postpone(key, first, events)
 
     def gone(self, member: Member, key: StreamKey, first: int, end: int) -> list[GroupEffect]:
-        """Compaction has deleted these events from the log, and nobody misses them."""
+        """Mark events that compaction has deleted from the log as done, because nobody misses them."""
         self._finish(member, key, first, end)
         return self.advanced(key)
 
     def expired(self, member: Member, key: StreamKey, start: int) -> list[GroupEffect]:
-        """Retention has deleted events that waited for a retry: they become dead letters, as far as they are known."""
+        """Make dead letters of the events that waited for a retry until retention deleted them."""
         ledger = self._places.ledgers.get(key)
         late = sorted(each for each in ledger.tries if each < start) if ledger else []
         effects: list[GroupEffect] = []
@@ -199,7 +202,8 @@ class Settling:
         *,
         alone: bool = False,
     ) -> list[GroupEffect]:
-        """The event comes again, or becomes a dead letter if it was given out often enough."""
+        """Note that an event failed: it comes again, or becomes a dead letter if it was given out as often as the
+        policy allows."""
         count = self._ledger(key).tries_of(offset) + 1
         reason = reason[:REASON_CHARS_MAX]
         if member.hand is not None:

@@ -1,7 +1,7 @@
 """One bucket as a node sees it: the latest revisions of each key, in order.
 
-Merging is commutative, associative and idempotent: the same writes give the same bucket in any order, and however often
-they come. A key is gone if its latest write is a deletion or has expired; earlier writes stay hidden.
+Merging is commutative, associative and idempotent: the same writes give the same bucket, in whatever order and however
+often they come. A key is gone if its latest write is a deletion or has expired; earlier writes stay hidden.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Entry:
 
     @property
     def rank(self) -> tuple[bool, Epoch, int, Stream]:
-        """Decides which of two entries with the same revision is kept. An adopted one is in a log that others still
-        get."""
+        """The entry with the higher rank is kept if two have the same revision. An adopted entry ranks higher, because
+        it is in a log that other nodes still get."""
         place = self.place
         return place.stream.origin != self.revision.node, place.epoch, place.offset, place.stream
 
@@ -54,9 +54,9 @@ class Bucket:
     def __init__(self, name: str) -> None:
         self.name = name
         self.settings = BucketSettings()
-        self.is_overfull = False  # entries were left out, so no answer from here would be right
-        self._entries: dict[str, list[Entry]] = {}  # the latest first, for each key
-        self._names: list[str] | None = []  # the keys in order; None: they are sorted when somebody asks
+        self.is_overfull = False  # entries were left out, so answers from here could be wrong
+        self._entries: dict[str, list[Entry]] = {}  # by key, the latest entry first
+        self._names: list[str] | None = []  # the keys in order; None: they have to be sorted when somebody asks
 
     def __len__(self) -> int:
         """The number of keys, including those that are gone."""
@@ -66,7 +66,7 @@ class Bucket:
         return key in self._entries
 
     def merge(self, entry: Entry) -> list[Entry] | None:
-        """Take in one write. Return the entries that are no longer kept, perhaps the new one among them; None if the
+        """Take in one write. Return the entries that are no longer kept, which may include the new one; None if the
         write was known."""
         known = self._entries.get(entry.key)
         if known is None:
@@ -92,7 +92,7 @@ class Bucket:
         return [replaced]
 
     def _named(self, key: str) -> None:
-        """Note a new key. If keys come in order, as counters and times do, this costs nothing."""
+        """Note a new key. If keys come in order, as counters and times do, the list need not be sorted again."""
         if self._names is not None and (not self._names or self._names[-1] < key):
             self._names.append(key)
         elif self._names is not None and len(self._names) < 1000:
@@ -121,11 +121,11 @@ class Bucket:
         return found[0] if found is not None and found[0].is_live(now_ms) else None
 
     def history(self, key: str) -> list[Entry]:
-        """The latest first, deletions included."""
+        """The entries of a key, the latest first, including deletions."""
         return list(self._entries.get(key, ()))
 
     def keys_after(self, after: str) -> Iterator[str]:
-        """All keys behind this one, in order, including those that are gone."""
+        """All keys after this one, in order, including those that are gone."""
         if self._names is None:
             self._names = sorted(self._entries)
         names = self._names
@@ -133,8 +133,8 @@ class Bucket:
             yield names[at]
 
     def forget(self, key: str, revision: Revision) -> list[Entry]:
-        """The log no longer has this key, which had been gone for long. Return what is dropped; nothing if the key was
-        written since."""
+        """Forget a key that had been gone for long, and that the log no longer has. Return the dropped entries; nothing
+        is dropped if the key was written since."""
         found = self._entries.get(key)
         if found is None or found[0].revision != revision:
             return []

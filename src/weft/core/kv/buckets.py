@@ -1,7 +1,7 @@
-"""All buckets of a node: they take batches of the log and say which keys changed. Time is an argument.
+"""All buckets of a node. They take batches of the log and say which keys changed. The time is passed as an argument.
 
-A write too far ahead of this node's clock waits until its time has nearly come. So a node with a wrong clock does not
-win for days. As every node does the same, they all still agree.
+A write too far ahead of this node's clock waits until its time has nearly come. So the writes of a node with a wrong
+clock do not win for days. Every node does the same, so they all still agree.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from weft.limits import MIB
 from weft.model import Batch, Epoch, NodeId, Stream
 from weft.model.key_value import COUNTER_BITS, SETTINGS_KEY, Record, Revision, bucket_of, read_record_untrusted
 
-EXPIRIES_SPARE: Final = 1024  # times of values that were replaced, before they are sorted out
+EXPIRIES_SPARE: Final = 1024  # outdated expiry times that may pile up before they are removed
 
 
 class ClockBehind(WeftError):
-    """The wall clock of this node is behind what the node has already written."""
+    """The wall clock of this node is far behind the time of what it has written or seen."""
 
 
 class HybridClock:
     """A hybrid logical clock: as close to the wall clock as it can be, and never behind what this node has seen.
 
-    A time is milliseconds since 1970 in the upper bits and a counter in the lower sixteen, so comparing times compares
-    numbers. A write that follows a read has a later time than what was read, however wrong the clocks are, up to
-    ``skew_ms_max``: a clock farther ahead than that does not pull others along.
+    A time is a number with the milliseconds since 1970 in its upper bits and a counter in the lower sixteen, so times
+    are compared as numbers. A write that follows a read has a later time than what was read, as long as clocks differ
+    by at most ``skew_ms_max``. A clock that is farther ahead does not pull others along.
     """
 
     def __init__(self, skew_ms_max: int) -> None:
@@ -42,11 +42,12 @@ class HybridClock:
         return time >> COUNTER_BITS > now_ms + self._skew_ms_max
 
     def observe(self, time: int) -> None:
-        """Note a time that was seen and is not ahead, or any time of our own."""
+        """Note a time that was seen and is not too far ahead, or any time of our own."""
         self.last = max(self.last, time)
 
     def tick(self, now_ms: int) -> int:
-        """The time of something that happens now. Raise ClockBehind if others would not show it for a while."""
+        """The time for a write that happens now. Raise ClockBehind if that time is so far ahead of the clock that nodes
+        would hold the write back."""
         time = max(self.last + 1, now_ms << COUNTER_BITS)
         if self.is_ahead(time, now_ms):
             behind_s = round((time >> COUNTER_BITS) / 1000 - now_ms / 1000, 3)
@@ -75,7 +76,7 @@ class KvSettings:
 
 
 class Change(NamedTuple):
-    """A key has another latest write, or its latest write has expired."""
+    """A key has a new latest write, or its latest write has expired."""
 
     bucket: str
     key: str
@@ -92,8 +93,8 @@ class Buckets:
         self._me = me
         self._settings = settings
         self._buckets: dict[str, Bucket] = {}
-        self._ahead: list[tuple[int, int, str, Entry]] = []  # by the time from which they count
-        self._expiries: list[tuple[int, int, str, str, Revision]] = []  # by the time at which they expire
+        self._ahead: list[tuple[int, int, str, Entry]] = []  # writes that wait, by the time from which they count
+        self._expiries: list[tuple[int, int, str, str, Revision]] = []  # values, by the time at which they expire
         self._order = count()
 
     def __iter__(self) -> Iterator[Bucket]:
@@ -113,7 +114,7 @@ class Buckets:
     # --- taking in -----------------------------------------------------------------------------------------------
 
     def check_room(self, name: str, key: str) -> None:
-        """Check this before writing here; raise Overfull."""
+        """Raise Overfull if there is no room for a write. Call this before a write of this node."""
         bucket = self._buckets.get(name)
         if bucket is None and len(self._buckets) >= self._settings.buckets_max:
             raise Overfull("this node has as many buckets as it may", limit=self._settings.buckets_max)
@@ -163,7 +164,7 @@ class Buckets:
     def _merge(self, name: str, entry: Entry) -> list[Change]:
         bucket = self._bucket(name)
         is_new = entry.key not in bucket
-        if is_new and self.keys >= 2 * self._settings.keys_max:  # other nodes wrote them, so they are not refused
+        if is_new and self.keys >= 2 * self._settings.keys_max:  # other nodes' writes cannot be refused, only left out
             bucket.is_overfull = True
             return []
         size = entry.size
@@ -187,7 +188,8 @@ class Buckets:
         return [Change(name, entry.key)]
 
     def _sort_out_expiries(self) -> None:
-        """A key that is written again and again leaves a time each time, perhaps for days."""
+        """Remove outdated expiry times: a key that is written again and again leaves one with each write, perhaps for
+        days."""
         self._expiries = [each for each in self._expiries if self._counts(*each[2:])]
         heapify(self._expiries)
 
@@ -223,7 +225,7 @@ class Buckets:
         return changes
 
     def forget(self, name: str, gone: Iterator[tuple[str, Revision]] | list[tuple[str, Revision]]) -> None:
-        """Compaction deleted the last trace of these keys from the log."""
+        """Forget keys of which compaction has deleted the last trace from the log."""
         bucket = self._buckets.get(name)
         if bucket is not None:
             for key, revision in gone:

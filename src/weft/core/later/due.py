@@ -1,4 +1,4 @@
-"""What is due, in order, in sixteen bytes for each event: a million of them take 16 MB.
+"""The events that are due, in order. Each takes sixteen bytes, so a million of them take 16 MB.
 
 New entries go into a small heap. When it is full, it becomes a sorted run of two columns; when there are many runs,
 they become one. The first entry of all is the first of the heap or of some run.
@@ -89,7 +89,7 @@ class DueIndex:
 
 
 class _Run:
-    """Entries sorted by time. ``at``: how many of them are gone."""
+    """Entries sorted by time. ``at``: how many of them have been taken out."""
 
     def __init__(self, dues: Numbers, places: Numbers) -> None:
         import numpy as np

@@ -61,7 +61,7 @@ FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """A parsed expression. The sets have the values that each field allows; None: a star."""
+    """A parsed expression. Each set has the values that its field allows; None stands for a star."""
 
     text: str
     zone: str
@@ -95,7 +95,7 @@ class Cron:
         if local.fold == 0 and self._is_wanted(local):
             return True
         before = _local(at_us - MINUTE_US, zone)
-        skipped = before + timedelta(minutes=1)  # as a clock on the wall shows it: not ``local`` in a gap
+        skipped = before + timedelta(minutes=1)  # as a clock on the wall shows it; differs from ``local`` in a gap
         while skipped.replace(tzinfo=None) < local.replace(tzinfo=None, fold=0):
             if self._is_wanted(skipped):
                 return True
@@ -159,7 +159,7 @@ def _local(at_us: int, zone: tzinfo) -> datetime:
 
 
 def _instant_us(wall: datetime, zone: tzinfo) -> int:
-    """When a clock on the wall first shows that time; if it skips it, the first minute after the gap."""
+    """When a clock on the wall first shows that time. If the clock skips the time, the first minute after the gap."""
     at_us = _us(wall.replace(tzinfo=zone))
     if _local(at_us, zone).replace(tzinfo=None, fold=0) == wall:
         return at_us

@@ -1,11 +1,11 @@
 """Which node fires a schedule, and when (CON-03). Every node decides by itself, from what it knows.
 
-The node that fired last goes on as long as it lives; otherwise a digest orders the nodes, differently for each
-schedule. The first node fires in time. Each further one waits a little longer, and fires only if it has not heard by
-then that the time was fired. So a time is fired once as long as nodes hear of each other within that pause; when the
-first one dies, the next one fires, a little late. Nodes that start at the same moment, with a time that is past, wait
-for each other in the same way. In a split mesh, each part fires once, because no part can know whether the other still
-runs.
+The node that fired last comes first as long as it lives; a digest orders the other nodes, differently for each
+schedule. The first node fires in time. Each further node waits a little longer, and fires only if it has not heard by
+then that the time was fired. So each time is fired once, as long as nodes hear of each other within that pause. When
+the first node dies, the next one fires, a little late. Nodes that start at the same moment and find a time that is past
+wait for each other in the same way. In a split mesh, each part fires once, because no part can know whether the other
+still runs.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from weft.model import NodeId
 
 BACKUP_US: Final = 5_000_000  # how long the next node waits for news of the one before it
 BACKUP_US_MAX: Final = 30_000_000  # less than the minute to the next time
-GRACE_US: Final = 60_000_000  # a time missed by less than this is fired under any policy, because nodes restart
-MISSED_MAX: Final = 1000  # how many are counted at most
+GRACE_US: Final = 60_000_000  # a time missed by less than this is fired even with CatchUp.NONE, because nodes restart
+MISSED_MAX: Final = 1000  # missed times are counted up to here
 
 
 class CatchUp(StrEnum):
@@ -34,7 +34,7 @@ class CatchUp(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fire:
-    """``missed``: how many times before this one nobody fired."""
+    """Fire now. ``missed``: how many scheduled times before this one were not fired by any node."""
 
     at_us: int
     missed: int
@@ -42,7 +42,7 @@ class Fire:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Look again at that time; None: it never comes."""
+    """Look again at that time; None: the schedule never fires again."""
 
     until_us: int | None
 
@@ -61,8 +61,9 @@ def _order(node: NodeId, name: str, last: str) -> tuple[bool, bytes]:
 
 
 def decide(cron: Cron, since_us: int, now_us: int, able_us: int, before: int, catch_up: CatchUp) -> Decision:
-    """``since_us``: the last time that was fired, or when the schedule was made or resumed. ``able_us``: since when
-    this node could have fired; others may have started in the same moment. ``before``: this node's rank."""
+    """Decide whether to fire now or wait. ``since_us``: the last time that was fired, or when the schedule was made or
+    resumed. ``able_us``: since when this node could have fired; others may have started at the same moment. ``before``:
+    this node's rank."""
     first_us = cron.next_after(since_us)
     if first_us is None or first_us > now_us:
         return Wait(None if first_us is None else max(first_us, able_us) + _pause_us(before))
