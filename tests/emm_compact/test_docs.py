@@ -42,7 +42,7 @@ def test_every_setting_is_explained_with_its_default() -> None:
     section = PAGE.partition("## Settings")[2]
     for names, values in re.findall(r"^\| (`.+?`) \| (.+?) \|", section, re.MULTILINE):
         told |= dict(zip(re.findall(r"`(\w+)`", names), values.split(", "), strict=True))
-    words = {"none": (), "empty": b"", "no word": "", "unset": None, "clock": Epochs.CLOCK}
+    words = {"none": (), "empty": b"", "empty text": "", "unset": None, "clock": Epochs.CLOCK}
     settings = Settings()
     assert {name: words[value] if value in words else float(value) for name, value in told.items()} == {
         each.name: getattr(settings, each.name) for each in fields(Settings)
