@@ -4,17 +4,19 @@ docs/sdk.md shows how to use it. How it is built, from the outside in:
 
 - ``client``: the object that applications hold; ``connecting`` makes it. ``admin``: questions to nodes, and their
   answers as values.
-- Publishing: ``outbox`` gathers events into batches (``chunk``), ``in_doubt`` keeps those that a lost node may have;
-  both without I/O; ``link`` is one stream to one node, ``publisher`` decides which node gets what.
-- Subscribing: ``cursors`` and ``intake`` know what has come, what was handed out and what was handled, without I/O;
-  ``session`` is one stream from one node, ``subscription`` goes from one session to the next.
-- Acknowledging by hand: ``by_hand`` knows what the application has and has settled, without I/O; ``failing`` checks the
-  settings for events that fail, ``dead_letters`` lists those that failed for good, ``handling`` calls a function.
-- ``fetch`` reads a range of a stream, ``kv`` has keys and values; ``requests`` asks and answers over topics, on the
-  stream that ``calls`` has with a node; ``later`` lists and cancels events that wait for their time, ``schedules`` has
-  events that repeat; ``schemas`` sets and reads the schemas of topics, and looks at the last events by ``sampling``;
-  ``blocking`` offers all of it to programs without asyncio.
-- ``nodes`` has the channels and says where to try next, ``backoff`` when; ``duplex`` is gRPC's call with our errors.
+- Publishing: ``outbox`` gathers events into batches (``chunk``), and ``in_doubt`` keeps batches that a lost node may
+  have stored; both are without I/O. ``link`` is one stream to one node, and ``publisher`` decides which node gets what.
+- Subscribing: ``cursors`` and ``intake`` know which events came, which were handed out and which were handled, without
+  I/O. ``session`` is one stream from one node; ``subscription`` runs one session after the other.
+- Acknowledging by hand: ``by_hand`` knows which events the application has, and which it has settled, without I/O.
+  ``failing`` checks the settings for events that fail, and ``dead_letters`` lists events that failed for good.
+  ``handling`` calls a function with every event.
+- ``fetch`` reads ranges of streams. ``kv`` has keys and values. ``requests`` asks and answers over topics, by the
+  stream that ``calls`` has with a node. ``later`` lists and cancels events that wait for their time; ``schedules`` has
+  events that repeat. ``schemas`` sets and reads the schemas of topics; ``sampling`` gets it the last events of topics.
+- ``blocking`` offers all of this to programs without asyncio.
+- ``nodes`` has the channels and says which node to try next; ``backoff`` says when. ``duplex`` is a gRPC call that
+  raises our errors.
 
 Nothing here imports the parts of a node: the client knows the mesh only by ``mesh.proto`` and the batch format.
 """

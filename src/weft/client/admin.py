@@ -30,7 +30,8 @@ PROBLEM_CHARS_MAX: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class StreamPositions:
-    """What a node has of one stream and, on request, where a group stands in it and which offset a time has."""
+    """What a node has of one stream and, on request, a group's position in it, and the offset that belongs to a
+    time."""
 
     stream: Stream
     epoch: Epoch
@@ -41,9 +42,9 @@ class StreamPositions:
     last_timestamp_us: int
     group_offset: int | None
     timestamp_offset: int | None
-    late_us: int | None = None  # the node copies it only from here on: other nodes have what came before this time
+    late_us: int | None = None  # the node copies the stream only from this time on; other nodes have earlier events
     history: tuple[tuple[int, int], ...] = ()  # offsets in the node's archive table: first and end of each run
-    only_history: bool = False  # its log does not have the stream
+    only_history: bool = False  # only the archive table has the stream, and not the log
 
     @property
     def first_offset(self) -> int:
@@ -112,7 +113,7 @@ class PeerInfo:
     lag_events: int
     neighbours: tuple[str, ...]
     interest: tuple[str, ...]
-    trouble: str = ""  # why there is no link, if the node dials that one
+    trouble: str = ""  # why there is no link, if the answering node dials this one
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +132,8 @@ class GroupStream:
 
 @dataclass(frozen=True, slots=True)
 class GroupPolicy:
-    """What happens with events that a group's readers cannot handle. ``dead_letter``: the topic of dead letters; empty:
-    ``weft.dead.<group>``."""
+    """What happens to events that a group's readers cannot handle. ``dead_letter`` is the topic of dead letters; if it
+    is empty, that is ``weft.dead.<group>``."""
 
     max_deliveries: int = MAX_DELIVERIES
     retry_s: tuple[float, float] = RETRY_S
@@ -142,7 +143,7 @@ class GroupPolicy:
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """``policy`` None: none was set, and the default holds."""
+    """A group as a node knows it. ``policy`` None: none was set, and the default holds."""
 
     group: str
     members: tuple[str, ...]
@@ -168,7 +169,7 @@ class NewKey:
 
 
 class Admin:
-    """The calls of the service Admin, and those calls of Mesh that only ask for something."""
+    """The calls of the gRPC service Admin, and those calls of the service Mesh that only ask for something."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
@@ -295,7 +296,8 @@ class Admin:
         return _read_key_untrusted(reply.key)
 
     async def leave(self) -> str:
-        """This asks one node only, and only once: another node would be the wrong one."""
+        """Make the node leave. This asks only one node, and only once, because a retry might make another node
+        leave."""
         given = self._nodes.book.given
         if len(given) != 1:
             raise UsageError("name one node only, the one that is to leave", nodes=", ".join(given))
@@ -304,8 +306,8 @@ class Admin:
 
 
 async def pages_of(nodes: Nodes, method: str, request: Any, reply_type: Any) -> list[Any]:
-    """All pages of a reply, from one node. If another node has to be asked in between, it starts with the first
-    page."""
+    """All pages of a reply, from one node. If the node is lost in between, the next node is asked for all pages from
+    the first one on."""
     replies: list[Any] = []
     request.page.SetInParent()
     while True:

@@ -11,5 +11,6 @@ T = TypeVar("T")
 
 
 def begin(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-    """Start a task without its starter's context, above all without its span, which ends long before the task."""
+    """Start a task in an empty context. Above all, the task must not inherit its starter's span, which ends long before
+    the task does."""
     return Context().run(loop.create_task, work, name=name)

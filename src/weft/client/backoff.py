@@ -9,7 +9,7 @@ from weft.client.options import check_address
 from weft.errors import UsageError
 from weft.limits import PEER_NAME_CHARS_MAX
 
-CLIENT_NODES_MAX: Final = 64  # addresses remembered; the newest learned go first
+CLIENT_NODES_MAX: Final = 64  # addresses learned from nodes; the oldest are forgotten first
 
 
 Draw = Callable[[], float]  # a number from 0 up to but not including 1

@@ -1,8 +1,8 @@
-"""Acknowledging by hand, on the reader's side: what the application has, and what it has settled. Pure.
+"""Acknowledging by hand, on the reader's side: which events the application has, and which it has settled. Pure.
 
-The node decides what is delivered, so everything that comes is handed out, except events that the application still
-has: after a reconnect they come again, and the application settles them once. A refused event stalls its stream until
-the node has answered: if the group wants order, everything behind it comes again after it.
+The node decides what is delivered. So everything that comes is handed out, except events that the application still
+has: they come again after a reconnect, but the application settles them only once. A refused event stalls its stream
+until the node has answered. If the group wants order, all events behind it are delivered again, after the refused one.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class HandIntake(EventIntake):
         self._acked: dict[Place, OffsetRanges] = {}  # not told to the node yet
         self._refusals: list[Refusal] = []  # not told to the node yet
         self._stalled: dict[Place, int] = {}  # how many refusals have no answer yet
-        # The latest acknowledgements in a row. They are put in their place when somebody needs to know.
+        # The latest acknowledgements, as long as they follow each other. ``_note_run`` moves them to ``_acked``.
         self._run_stream: Stream | None = None
         self._run_epoch = Epoch(1)
         self._run_first = self._run_end = 0
         self._unsent = 0
-        self._out = 0  # how many events the application has: a bound, and exact after ``_note_run``
-        # The one that hands out events wants to know when they come again (place, behind which offset), and of answers.
+        self._out = 0  # how many events the application has: at most this many, and exactly after ``_note_run``
+        # ``Handling`` sets these. It learns that events behind an offset come again, and that a refusal was answered.
         self.on_given_back: Callable[[Place, int], None] = _nobody
         self.on_answered: Callable[[Place], None] = _nobody
 
@@ -77,7 +77,7 @@ class HandIntake(EventIntake):
         return self._out <= 0 and not self.queue
 
     def ack_before(self, position: Position) -> None:
-        """Acknowledge everything before the position that the application has of this stream."""
+        """Acknowledge all events of this stream that the application has, up to this position."""
         self._note_run()
         place = position.stream, position.epoch
         for first, end in self._app_of(place).within(0, position.offset):
@@ -88,14 +88,14 @@ class HandIntake(EventIntake):
         place = event.stream, event.epoch
         self._app_of(place).remove(event.offset, event.offset + 1)
         if place not in self._held:
-            return  # it comes again to the member that has the stream
+            return  # we lost the stream: the event comes again to the member that has it now
         self._refusals.append(Refusal(event.id, delay_s, reason))
         self._stalled[place] = self._stalled.get(place, 0) + 1
         if self.events and self._taken is not None and _place(self._taken.batch) == place:
             self.put_back(self._taken.batch.first_offset + self.index)
 
     def put_back(self, offset: int) -> None:
-        """The batch in hand was handed out only up to this offset; the rest waits again."""
+        """Take back the rest of the batch in hand, from this offset on: it waits again."""
         taken = self._taken
         if taken is None or offset >= taken.batch.end_offset:
             return
@@ -107,7 +107,7 @@ class HandIntake(EventIntake):
         self._taken = Queued(taken.batch, 0)
 
     def forget(self, events: Iterable[Received]) -> None:
-        """The application got these events and has not begun with them: they come again."""
+        """Forget that the application has these events. It has not begun with them, and they come again."""
         for event in events:
             self._app_of((event.stream, event.epoch)).remove(event.offset, event.offset + 1)
 
@@ -161,10 +161,11 @@ class HandIntake(EventIntake):
         return bool(pieces)
 
     def withdrawn(self, event: EventId, rest: bool) -> None:
-        """The node has taken a refusal. If it says so, the events of the stream behind it that wait here come again.
+        """The node has accepted a refusal. With ``rest``, it delivers the events behind the refused one again, so those
+        that wait here are dropped.
 
-        The events before it stay: the node may have delivered them again meanwhile, for an earlier refusal, and will
-        not do so once more.
+        Waiting events before the refused one stay. The node may have delivered them again already, because of an
+        earlier refusal, and then it does not send them once more.
         """
         place = event.stream, event.epoch
         left = self._stalled.get(place, 0) - 1
@@ -190,8 +191,8 @@ class HandIntake(EventIntake):
         self._generation, self._answered, self._answer_by_s = generation, None, answer_by_s
 
     def disconnected(self) -> None:
-        """Events that wait here come again; the application settles those that it has. Refusals are not answered any
-        longer: for the node, these events have failed with the connection."""
+        """Drop the events that wait here, because they come again. Those that the application has stay with it, and it
+        settles them. Refusals get no answer: the node counts these events as failed when the connection is lost."""
         super().disconnected()
         self._drop_queued({_place(queued.batch) for queued in self.queue})
         if self._taken is not None and self.events:
@@ -274,7 +275,7 @@ class HandIntake(EventIntake):
 
 
 def _nobody(*_: object) -> None:
-    """Nobody listens."""
+    """Used as long as nobody listens."""
 
 
 def _place(batch: ReceivedBatch) -> Place:

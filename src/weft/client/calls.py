@@ -1,7 +1,7 @@
 """The stream of requests and replies that a client has with one node at a time (``Calls`` of ``mesh.proto``).
 
-The first request or server opens it. When it is lost, everybody who waits for a reply gets an error, and servers
-register at the next node and begin again there. Requests that they had are over: their askers were told.
+The first request or server opens it. When it is lost, everybody who waits for a reply gets an error. Servers register
+again at the next node. The requests that they were handling are over: the askers get an error.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from weft.errors import UsageError, WeftError
 from weft.wire.mesh import mesh_pb2 as pb
 
 CALLS: Final = "/weft.mesh.v1.Mesh/Calls"
-CLIENT_REQUESTS_MAX: Final = 4096  # of one client, waiting for their last reply; nodes take no more
-TOOK_AT_ONCE: Final = 8  # how many replies; a node lets sixteen be under way
+CLIENT_REQUESTS_MAX: Final = 4096  # of one client, waiting for their last reply; nodes accept no more
+TOOK_AT_ONCE: Final = 8  # after this many replies the node is told that we took them; it sends up to sixteen ahead
 
 
 @dataclass(slots=True)
 class Asked:
-    """A request that was sent. Replies come into ``replies``; ``end`` says why no more come."""
+    """A request that was sent. Its replies are put into ``replies``; ``end`` is the error that ended it, if any."""
 
     number: int
     replies: deque[pb.CallsAnswer] = field(default_factory=deque)
     end: WeftError | None = None
     over: bool = False  # nothing more comes
-    taken: int = 0  # taken, but the node was not told yet
+    taken: int = 0  # replies that were taken, and of which the node was not told yet
     _waiter: asyncio.Future[None] | None = None
 
     def wake(self) -> None:
@@ -50,7 +50,7 @@ class Asked:
             self._waiter.set_result(None)
 
     async def next(self) -> pb.CallsAnswer | None:
-        """The next reply; None after the last one; raise why there is none."""
+        """The next reply; None after the last one. If the request has failed, raise its error."""
         while not self.replies:
             if self.end is not None:
                 raise self.end
@@ -62,7 +62,7 @@ class Asked:
 
 
 class HandedClient:
-    """Serves a pattern: it is told of requests, and of their end."""
+    """A server of a pattern, as the stream sees it: it is told of requests, and of their end."""
 
     pattern: str
     slots: int
@@ -77,11 +77,11 @@ class HandedClient:
     def took(self, handle: int, count: int) -> None: ...
 
     def lost(self) -> None:
-        """The requests that it has are over."""
+        """The stream was lost, so all requests that this server has are over."""
 
 
 class CallLink:
-    """One stream to one node. After it was lost, messages to it are dropped."""
+    """One stream to one node. Once the stream is lost, messages are dropped."""
 
     def __init__(self, call: Duplex[pb.CallsRequest, pb.CallsReply], opened: pb.CallsOpened) -> None:
         self.node = opened.node_id
@@ -119,7 +119,7 @@ class ClientCalls:
     async def ask(
         self, topic: str, payload: bytes, headers: Mapping[str, str], timeout_s: float, *, durable: bool, probe: bool
     ) -> Asked:
-        """Send a request; ``done`` has to follow."""
+        """Send a request. Call ``done`` afterwards, in any case."""
         if len(self._asked) >= CLIENT_REQUESTS_MAX:
             raise UsageError("too many requests wait for their replies", limit=CLIENT_REQUESTS_MAX)
         link = self._link or await self._linked()
@@ -140,12 +140,12 @@ class ClientCalls:
         return asked
 
     def done(self, asked: Asked) -> None:
-        """Nobody waits for its replies any longer."""
+        """Forget a request. If its last reply has not come yet, cancel it at the node."""
         if self._asked.pop(asked.number, None) is not None and not asked.over and self._link is not None:
             self._link.say(pb.CallsRequest(cancel=pb.CallsCancel(number=asked.number)))
 
     def took(self, asked: Asked) -> None:
-        """One more of its replies was taken."""
+        """Count one more reply as taken, and tell the node now and then, so that it sends more."""
         asked.taken += 1
         if asked.taken >= TOOK_AT_ONCE and self._link is not None and not asked.over:
             self._link.say(pb.CallsRequest(took=pb.CallsTook(number=asked.number, count=asked.taken)))
@@ -327,7 +327,7 @@ class ClientCalls:
             tell(server, handle)
 
     def answered(self, handle: int) -> None:
-        """The last reply to that was sent."""
+        """The last reply to this request was sent."""
         self._server_of.pop(handle, None)
 
     async def close(self) -> None:

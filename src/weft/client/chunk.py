@@ -1,4 +1,4 @@
-"""Events that travel together, and the ticket that each of their publishers holds."""
+"""Events that travel together as a chunk, and the ticket (``Published``) that the publisher of each event gets."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ Whole: TypeAlias = "Batch | pa.RecordBatch | pa.Table"
 
 
 class Chunk(Struct, eq=False):
-    """Events that travel as one batch. Once it was sent, ``data`` is the batch; once settled, it has an outcome.
+    """Events that travel as one batch. From ``seal`` on, ``data`` is the batch; once settled, it has an outcome.
 
-    It is a struct because an event that is published alone has one of its own, and that takes a fifth of the time.
+    It is a struct, because an event that is published alone needs a chunk of its own, and a struct is made five times
+    as fast.
     """
 
     lane: Lane
@@ -38,9 +39,9 @@ class Chunk(Struct, eq=False):
     payloads: list[bytes] = []
     timestamps_us: list[int] = []
     keys: list[bytes | None] | None = None
-    headers: list[Mapping[str, str] | None] | None = None  # of a whole batch: its publisher's
+    headers: list[Mapping[str, str] | None] | None = None  # of each event; for a whole batch, those of its publisher
     is_whole: bool = False  # it came as one batch, and is accepted or refused as one
-    whole: Whole | None = None  # what came as one batch; its timestamp, if it has none, is timestamps_us[0]
+    whole: Whole | None = None  # what came as one batch; if it has no timestamps, timestamps_us[0] is used
     size_bytes: int = 0  # as counted against the bound for unacknowledged events
     events: int = 0  # known once it is sealed
     data: bytes = b""
@@ -51,7 +52,7 @@ class Chunk(Struct, eq=False):
     spoiled: list[int] = []  # their indexes, ascending
     outcome: Receipt | WeftError | None = None
     on_settled: list[Callable[[], None]] = []
-    doubtful: bool = False  # a node that is gone may have it
+    doubtful: bool = False  # a node that was lost may have stored it
     is_watched: bool = False  # somebody waits for its outcome
 
     def add_key(self, key: bytes | None) -> None:
@@ -65,7 +66,7 @@ class Chunk(Struct, eq=False):
         self.headers.append(None if headers is None else dict(headers))  # a copy of our own
 
     def seal(self, producer: bytes, sequence: int, clock_us: int = 0) -> bool:
-        """Make the batch, with its own sequence; False if none of the events can be in a batch.
+        """Make the batch, with a new sequence number. Return False if none of the events can be in a batch.
 
         A chunk that a node refused is sealed again, because its old sequence may have been overtaken. ``clock_us``: how
         far the node's clock is ahead of the loop's, for events that are due after a while.
@@ -84,7 +85,7 @@ class Chunk(Struct, eq=False):
         return bool(self.data)
 
     def _seal_others(self, producer: bytes) -> None:
-        """Make the batch of any events. Those that cannot be in one are taken out."""
+        """Make the batch of events with any keys and headers. Events that cannot be in a batch are taken out."""
         while self.payloads and not self.data:
             columns = self.payloads, self.timestamps_us, self.keys, self.headers
             try:
@@ -96,7 +97,7 @@ class Chunk(Struct, eq=False):
 
     def _seal_whole(self, whole: Whole, producer: bytes) -> bool:
         if isinstance(whole, Batch):
-            # Another producer's number stays: it identifies a retry.
+            # Another producer's id and number stay: with them, nodes recognise a retry.
             is_others = whole.producer not in (None, producer)
             batch = whole if is_others else whole.with_producer(producer, self.sequence)
         else:
@@ -110,8 +111,8 @@ class Chunk(Struct, eq=False):
         return True
 
     def take_out_broken(self, broken: SchemaBroken) -> bool:
-        """Remove the events that the node refuses, so that the others can be sent again. False: they are not of this
-        batch."""
+        """Remove the events that the node refuses, so that the others can be sent again. Return False if that is not
+        possible: the batch came as a whole, or the node names no event of it."""
         batch, named = Batch.read_stored(self.data), broken.by_event()
         if self.is_whole or not named or max(named) >= len(batch):
             return False
@@ -161,7 +162,7 @@ class Chunk(Struct, eq=False):
 
 
 def size_of(whole: Whole) -> int:
-    """How much it counts against the bound for unacknowledged events."""
+    """How many bytes a whole batch counts against the bound for unacknowledged events."""
     return CLIENT_EVENT_BYTES + (len(whole.data) if isinstance(whole, Batch) else int(whole.nbytes))
 
 
@@ -185,22 +186,22 @@ class Lane:
         self.topic = topic
         self.partition = partition
         self.timing = timing
-        self.place = b""  # its encoding in messages, once there was a message
-        self.receipted: pb.StreamRef | None = None  # what the last receipt said of its stream
-        self.stream: Stream | None = None  # which is this one
+        self.place = b""  # how messages encode this topic and partition, once there was a message
+        self.receipted: pb.StreamRef | None = None  # the stream in the last receipt, as the message had it
+        self.stream: Stream | None = None  # the same stream as a value
         self.unsettled = 0  # how many chunks, including those under way
         self.waiting: deque[Chunk] = deque()
         self.open: Chunk | None = None  # the last of the waiting chunks, if it takes more events
         self.ready = False  # it is in the list of lanes to look at
-        self.refused: list[Chunk] = []  # to be sent again before all that wait, once nothing is under way
-        self.stalled = False  # something was refused: it is sent again when nothing is under way
-        self.waits_out = False  # and only after a while, because the node had no room
+        self.refused: list[Chunk] = []  # sent again before ``waiting``, once nothing of the lane is under way
+        self.stalled = False  # something was refused, so nothing new is sent until that is sent again
+        self.waits_out = False  # the node had no room, so the refused chunks are sent again only after a while
 
 
 class Published(Struct, frozen=True, gc=False):
     """An event on its way. Await it for its receipt, any number of times; cancelling the wait does not unsend it.
 
-    It is not an asyncio.Future, because one core cannot make a million of those a second.
+    It is not an asyncio.Future, because one core cannot make a million futures a second.
     """
 
     _chunk: Chunk
@@ -216,7 +217,7 @@ class Published(Struct, frozen=True, gc=False):
         return self._chunk.receipt_of(self._index)
 
     def watch(self) -> None:
-        """Somebody waits for this event, so a failure is raised there and not by ``flush``."""
+        """Note that somebody waits for this event: a failure is then raised there, and not by ``flush``."""
         self._chunk.is_watched = True
 
     def when_done(self, tell: Callable[[], None]) -> None:
@@ -235,7 +236,8 @@ class Published(Struct, frozen=True, gc=False):
 
 
 async def settled(chunk: Chunk, *, watching: bool = True) -> None:
-    """Wait until a chunk has its outcome. A caller that is watching takes over its failure."""
+    """Wait until a chunk has its outcome. With ``watching``, the caller handles a failure, and ``flush`` does not raise
+    it."""
     chunk.is_watched = chunk.is_watched or watching
     if chunk.outcome is None:
         await _waiter(chunk)

@@ -430,7 +430,7 @@ class Client:
     @property
     def schemas(self) -> Schemas:
         """The schemas of topics. See ``Schemas``."""
-        from weft.client.schemas import Schemas  # imports what reads schemas, which few programs need
+        from weft.client.schemas import Schemas  # imported late: it loads libraries that few programs need
 
         return Schemas(self._nodes)
 
@@ -637,14 +637,14 @@ def _chosen(found: Sequence[StreamPositions], only_history: bool) -> list[Stream
 
 
 def _offset_in(found: StreamPositions, where: str | int) -> int:
-    if where == "earliest":  # if a copy begins in the middle, the node fetches its past
+    if where == "earliest":  # if the node's copy of the stream begins in the middle, the node fetches what is missing
         return found.first_offset if found.late_us is None else 0
     return found.latest_offset if where == "latest" else int(where)
 
 
 def _offset_at(found: StreamPositions, since_us: int) -> int:
     if found.late_us is not None and since_us < found.late_us:
-        return 0  # only other nodes know where that is: better too much than too little
+        return 0  # only other nodes know the offset of that time: read too much rather than too little
     return found.latest_offset if found.timestamp_offset is None else found.timestamp_offset
 
 

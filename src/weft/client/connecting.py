@@ -1,4 +1,4 @@
-"""``weft.connect``: finds out where the nodes are and as whom to connect, and makes the client when it is awaited."""
+"""``weft.connect``: finds out which nodes to connect to, and with which key, and makes the client when awaited."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How far a subscription has come in each stream. Pure.
 
-Each stream and epoch has two positions: ``next`` is behind what was delivered to us (anything before it is a
-repetition), and ``handled`` is behind what the application has finished, which is what a group remembers.
+Each stream and epoch has two positions. ``next`` is behind what was delivered to us: anything before it is a
+repetition. ``handled`` is behind what the application has finished: a group remembers this position.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Cursors:
     # --- deliveries ------------------------------------------------------------------------------------------------
 
     def begin(self, positions: Iterable[Position]) -> None:
-        """Take where the node says that streams begin. Positions that are known already do not move."""
+        """Note where streams begin, as the node says. Positions that are known already do not move."""
         for position in positions:
             self._next.setdefault((position.stream, position.epoch), position.offset)
 
     def take(self, stream: Stream, epoch: Epoch, first_offset: int, end_offset: int) -> int | None:
-        """The first new offset of a delivery, or None if nothing in it is new. Everything up to its end counts as
-        delivered."""
+        """Return the first new offset of a delivery, or None if nothing in it is new. From now on, everything up to its
+        end counts as delivered."""
         place = stream, epoch
         if not self.holds(place):
             self._adopt(place, first_offset)
@@ -54,8 +54,8 @@ class Cursors:
     def assign(self, positions: Iterable[Position]) -> set[Place]:
         """Take over an assignment; return the streams that were lost with it.
 
-        A stream that we had all along goes on where we are, because the group's position may be behind that. A new
-        stream begins where the node says, because others may have had it meanwhile.
+        A stream that we already had goes on at our own position, because the group's position may be behind it. A new
+        stream begins where the node says, because other members may have read it before.
         """
         offsets = {(position.stream, position.epoch): position.offset for position in positions}
         before = self._assigned or set()
@@ -73,15 +73,16 @@ class Cursors:
         return lost
 
     def _adopt(self, place: Place, offset: int) -> None:
-        """Deliveries follow assignments in order, so a stream that our assignment does not name and that comes
-        after it is ours, too: nodes leave a stream out while its beginning is still being searched for.
+        """Take over a stream that our assignment does not name. A node leaves a stream out of the assignment while it
+        still searches for its beginning. Deliveries come after their assignment, so the stream is ours.
         """
         assert self._assigned is not None, "without a group everything is held"
         self._assigned.add(place)
         self._next[place] = self._handled[place] = max(offset, self._parting.pop(place, 0))
 
     def handled(self, position: Position) -> None:
-        """Everything before this position is handled. If somebody else has the stream by now, this does nothing."""
+        """Note that everything before this position is handled. This does nothing if another member has the stream by
+        now."""
         place = position.stream, position.epoch
         known = self._parting if place in self._parting else self._handled
         if place in known or self._assigned is None:
@@ -100,5 +101,5 @@ class Cursors:
         return parting
 
     def forget_reports(self) -> None:
-        """The reports may not have arrived: everything is due again."""
+        """Report everything again, because the last reports may not have arrived."""
         self._reported.clear()

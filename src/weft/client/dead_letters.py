@@ -35,8 +35,8 @@ class DeadLetters:
         return sorted(found, key=lambda each: (each.died_us, each.id))
 
     async def replay(self, group: str, letters: Iterable[DeadLetter], told: Callable[[DeadLetter], None]) -> None:
-        """Each letter is published before it is dropped: if this is interrupted in between, the event is there twice
-        rather than not at all."""
+        """Publish these events again and drop their letters. Each letter is dropped after its event was published, so
+        an interruption in between may leave an event twice, but never loses one."""
         for letter in letters:
             if letter.is_lost:
                 raise UsageError("nothing is left of this event to send again", event=str(letter.id))

@@ -1,4 +1,5 @@
-"""A stream of messages both ways with one node: a gRPC call, with its errors translated here and nowhere else."""
+"""A stream of messages with one node, in both directions: a gRPC call whose errors become ours, here and nowhere
+else."""
 
 from __future__ import annotations
 
@@ -22,8 +23,7 @@ Opening: TypeAlias = Callable[[str, str], Awaitable[ClientCall]]  # from an addr
 
 
 class Duplex(Generic[Q, R]):
-    """A call, opened by ``begin``, which asks ``opening`` for it. All its failures are raised as a WeftError that names
-    the node."""
+    """A call. ``begin`` opens it by calling ``opening``. Every failure is raised as a WeftError that names the node."""
 
     def __init__(self, nodes: Nodes, address: str, method: str, reply_type: type[R], opening: Opening) -> None:
         self.address: Final = address
@@ -33,12 +33,13 @@ class Duplex(Generic[Q, R]):
         self._opening = opening
         self._call: ClientCall | None = None
         self._take: Callable[[bytes], None] | None = None  # gets the messages as they come
-        self._unread: deque[bytes] = deque()  # messages that came while they were held up
+        self._unread: deque[bytes] = deque()  # messages that came after ``hold``
         self._is_held = False
         self._failure: Exception | None = None  # raised by ``_take``
 
     async def begin(self, first: Q, following: Iterable[Q] = ()) -> R:
-        """Send the first message with those that belong to it, and wait for a reply, for as long as a node may take."""
+        """Send the first message and those that belong to it, and wait for the reply, for ``open_timeout_s`` at
+        most."""
         limit_s = self._nodes.options.open_timeout_s
         try:
             async with asyncio.timeout(limit_s):
@@ -104,7 +105,7 @@ class Duplex(Generic[Q, R]):
             raise self._failure
 
     def hold(self) -> None:
-        """Hand over no more for now; the node then sends no more than its window."""
+        """Hand over nothing more for now. The node can then send no more than its window."""
         self._is_held = True
         self.call.hold()
 
@@ -116,7 +117,7 @@ class Duplex(Generic[Q, R]):
             self.call.release()
 
     def _hand_over_rest(self) -> None:
-        """The stream has ended: nothing more comes than what waits here."""
+        """The stream has ended: hand over the messages that still wait here."""
         while self._unread:
             self.go_on()
 

@@ -1,5 +1,5 @@
-"""What can go wrong for a client, sorted by what the caller can do about it. A node's refusals carry its facts
-unchanged."""
+"""What can go wrong for a client, sorted by what the caller can do about it. An error that stands for a node's refusal
+has the facts that the node sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.schema.errors import IncompatibleSchema, SchemaBroken
 from weft.wire.mesh.mesh_pb2 import Error, ErrorCode
 from weft.wire.rpc import RpcError, StatusCode
 
-FACTS_MAX: Final = 32  # of one refusal; nodes send a handful
+FACTS_MAX: Final = 32  # of one refusal; nodes send only a few
 FACT_CHARS_MAX: Final = 512
 ERROR_METADATA: Final = "weft-error-bin"  # the Error that a call failed with, beside gRPC's status
 ERROR_BYTES_MAX: Final = 16 * 1024  # gRPC lets no more metadata through anyway
@@ -52,7 +52,7 @@ class TooLarge(UsageError):
 
 
 class PositionExpired(UsageError):
-    """Retention has passed this position; the facts say what is left."""
+    """Retention has deleted what was at this position; the facts say what is left."""
 
 
 class PositionUnknown(UsageError):
@@ -95,7 +95,7 @@ class Busy(PeerError):
 
 
 class BehindRefused(Busy):
-    """The batch before it was refused. The client sends it again, so that order is kept."""
+    """The node refused this batch because it refused the one before it. The client sends both again, in order."""
 
 
 class NodeShuttingDown(PeerError):
@@ -111,13 +111,13 @@ class Unavailable(PeerError):
 
 
 class HistoryAway(PeerError):
-    """The node cannot read its archive table at the moment, and only that has what was asked for."""
+    """The node cannot read its archive table at the moment, and only the table has the requested events."""
 
 
 class PublishInDoubt(PeerError):
-    """The events were sent and no receipt came: they may be in the log or not.
+    """The events were sent, but no receipt came: they may be in the log or not.
 
-    They are not sent to another node, because then they might be there twice.
+    The client does not send them to another node, because then they might be in the mesh twice.
     """
 
 
@@ -126,7 +126,8 @@ class NoReply(PeerError):
 
 
 class NoServer(PeerError):
-    """Nobody serves this topic, as far as the node knows. This is raised at once, and nobody was asked."""
+    """Nobody serves this topic, as far as the node knows. The request was not sent to anybody, and this is raised at
+    once."""
 
 
 class ServerLost(PeerError):
@@ -190,9 +191,9 @@ def error_of(error: Error, **where: object) -> WeftError:
 
 
 def error_of_call(failure: RpcError, **where: object) -> WeftError:
-    """Turn the end of a call into an exception, from what the node says about it or else from what gRPC says.
+    """Turn the end of a call into an exception, from the node's own error if there is one, else from gRPC's status.
 
-    Unless it is clearly the caller's mistake, it means: try another node.
+    Unless the caller clearly made a mistake, the exception is one after which another node may be tried.
     """
     for name, value in failure.metadata:
         if name == ERROR_METADATA and isinstance(value, bytes) and len(value) <= ERROR_BYTES_MAX:

@@ -1,5 +1,5 @@
-"""What a member of a group says about events that cannot be handled: how often and when they come again, and where they
-end. Nodes keep this, once per group; here it is only checked and sent."""
+"""The settings for events that a group's members cannot handle: how often and when they come again, and which topic
+they go to in the end. Nodes keep one policy for each group; here it is only checked and sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft.wire.mesh import mesh_pb2 as pb
 
 Retry = Literal["in_order", "set_aside"]
 RETRIES: Final = ("in_order", "set_aside")
-WINDOW: Final = 1000  # events in hand by default; when one kills its reader, all of them come again one by one
+WINDOW: Final = 1000  # events in hand by default; if one of them kills its reader, all come again, one by one
 WINDOW_MAX: Final = 4096  # the same bound as in nodes
 RETRY_S_MAX: Final = 7 * 86_400.0  # the same bound as in nodes
 REASON_CHARS_MAX: Final = 500  # the same bound as in nodes

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FETCH: Final = "/weft.mesh.v1.Mesh/Fetch"
-FETCH_TRIES_MAX: Final = 10  # without any progress: about five seconds, then the caller decides
+FETCH_TRIES_MAX: Final = 10  # tries without any progress, for about five seconds; then the caller gets the error
 
 
 class FetchRange(NamedTuple):
@@ -34,7 +34,7 @@ class FetchRange(NamedTuple):
 
 
 class Fetch:
-    """Reads one range after the other. When a node is lost, it goes on at another one."""
+    """Reads one range after the other. When a node is lost, another one continues."""
 
     def __init__(self, nodes: Nodes, ranges: Sequence[FetchRange], columns: Sequence[str]) -> None:
         for wanted in ranges:
@@ -46,7 +46,7 @@ class Fetch:
         self._nodes = nodes
         self._ranges = ranges
         self._columns = list(columns)
-        self._at = -1  # the range that it reads
+        self._at = -1  # the number of the range that is being read
         self._go_to(0)
 
     async def batches(self) -> AsyncIterator[ReceivedBatch]:
@@ -90,8 +90,8 @@ class Fetch:
                 number += 1
 
     async def from_node(self, address: str) -> AsyncIterator[list[ReceivedBatch]]:
-        """Read from one node the ranges that are left, as many as it accepts at once. At least one of them is finished
-        then."""
+        """Ask one node for the ranges that are left, as many as it accepts at once. When this ends without an error, at
+        least one more range is complete."""
         begun = self._at
         call = await self._nodes.open(address, FETCH)
         try:
@@ -103,8 +103,8 @@ class Fetch:
                     yield found
                 self._go_to(begun + fetched.ranges_done)
                 if self._is_over:
-                    return  # it does not wait for the node to end its stream
-            self._go_to(begun + 1)  # a node that does not know several ranges has served the first one
+                    return  # there is no need to wait until the node ends its stream
+            self._go_to(begun + 1)  # an older node, which takes one range per call, has served the first one
         except RpcError as error:
             raise error_of_call(error, node=address) from None
         finally:
@@ -136,7 +136,7 @@ class Fetch:
         return reply.fetched
 
     def _refused(self, reply: pb.FetchReply, begun: int, address: str) -> WeftError:
-        """The error, with the range that it is about."""
+        """The error, with the number of the range that it is about."""
         number = begun + reply.range
         if not self._at <= number < len(self._ranges):
             return BadNode("the node told of a range that it was not asked for", node=address, range=reply.range)

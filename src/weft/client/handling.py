@@ -2,8 +2,8 @@
 
 Events of one stream with the same key are handled one after the other, in order; others run at the same time, up to
 ``concurrency`` at once. If the function returns, the event is acknowledged; if it raises, the event is refused. After a
-refusal, events with that key wait for the node's answer. If the group wants order, those not begun are given back, and
-come again behind the refused one.
+refusal, events with that key wait for the node's answer. If the group wants order, events that were not begun are given
+back to the node, and come again behind the refused one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from weft.client.subscription import Subscription
 from weft.errors import UsageError
 
 Handler = Callable[[Received], Awaitable[None] | None]
-Key = tuple[Place, bytes | int]  # an event without a key is alone: its offset stands for the key
+Key = tuple[Place, bytes | int]  # an event without a key gets a lane of its own: its offset takes the key's place
 NOTHING: Final = nullcontext()
-CONCURRENCY_MAX: Final = 4096  # at most a window can be in hand
+CONCURRENCY_MAX: Final = 4096  # the largest window: no more events can be in hand
 
 
 class Lane:
@@ -107,10 +107,10 @@ class Handling:
             self._answers.setdefault(place, []).append(waiter)
             await waiter
 
-    # --- what the subscription tells -------------------------------------------------------------------------------
+    # --- called by the subscription --------------------------------------------------------------------------------
 
     def _given_back(self, place: Place, after: int) -> None:
-        """Begin nothing more of this stream behind this offset: it comes again, here or elsewhere."""
+        """Begin no more events of this stream behind this offset: they come again, here or to another member."""
         for (lane_place, _), lane in list(self._lanes.items()):
             if lane_place == place:
                 given_back = [event for event in lane.events if event.offset > after]
@@ -123,7 +123,7 @@ class Handling:
                 waiter.set_result(None)
 
     async def _stop(self) -> None:
-        """Stop: what has begun and is not finished goes back to the group."""
+        """Stop. Events that were begun and are not finished go back to the group."""
         tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
         for task in tasks:
             task.cancel()

@@ -20,11 +20,11 @@ class Hooks:
         """A stream is open, for the purpose ``publish`` or ``subscribe``."""
 
     def on_disconnected(self, address: str, node: str, purpose: str, reason: str) -> None:
-        """A stream that was open has ended, and we did not end it. What cannot be opened is told by ``on_retry``, or
-        raised."""
+        """An open stream has ended, and we did not end it. (If a stream cannot be opened, ``on_retry`` is called, or
+        the error is raised.)"""
 
     def on_retry(self, purpose: str, delay_s: float, reason: str) -> None:
-        """Something failed and is tried again after the delay."""
+        """Something failed, and will be tried again after the delay."""
 
     def on_published(self, topic: str, events: int, size_bytes: int, latency_s: float) -> None:
         """A batch was acknowledged, ``latency_s`` after it was first sent."""

@@ -1,8 +1,8 @@
 """Batches that were sent to a node that was lost before it acknowledged them. Pure.
 
-They may be in that node's log. Only that node can tell, by producer and sequence, so they wait for it, in order, and
-are sent to no other node: there they could be a second copy (SDK-01). Batches that wait too long are given up, and
-their publishers get an error.
+They may be in that node's log. Only that node can tell, by producer and sequence. So they wait until it is back, in
+order, and are sent to no other node, where they could be a second copy (SDK-01). Batches that wait too long are given
+up, and their publishers get an error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from weft.client.chunk import Chunk
 
 
 class InDoubt:
-    """For each node id: what the node may have, in the order in which it was sent, and until when it is waited for."""
+    """For each node id: the chunks that the node may have, in the order in which they were sent, and how long each
+    waits."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s

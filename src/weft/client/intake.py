@@ -1,5 +1,5 @@
-"""Between the node and the application: what was delivered, what the application has in hand, and what is to be
-reported. Pure.
+"""Between the node and the application: what was delivered, what the application has in hand, and what the node has to
+be told. Pure.
 
 The application takes one batch at a time, and one event at a time out of that. What it has taken is **in hand** until
 it asks for the next. After that it counts as handled, unless the application itself says what it has handled.
@@ -27,7 +27,7 @@ class Queued(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What to tell the node. Without a generation, it says nothing about positions."""
+    """What to tell the node. Without a generation, the report has no positions."""
 
     credit_bytes: int
     positions: list[Position]
@@ -56,7 +56,8 @@ class EventIntake:
     # --- from the node ---------------------------------------------------------------------------------------------
 
     def delivered(self, stream: Stream, epoch: Epoch, batch: Batch, first_offset: int, tries: int = 0) -> bool:
-        """Queue what is new and wanted of a batch; return whether there was any. The rest costs no credit."""
+        """Queue the new events of a batch; return whether there were any. If there were none, the credit is given back
+        at once."""
         size = len(batch.data)
         first = self.cursors.take(stream, epoch, max(first_offset, batch.base_offset), batch.end_offset)
         if first is None:
@@ -80,15 +81,15 @@ class EventIntake:
         self._generation, self._answered, self._answer_by_s = generation, None, answer_by_s
 
     def disconnected(self) -> None:
-        """Reports may not have arrived, credit starts again, and only the next assignment says which streams are
-        ours."""
+        """The connection is lost: reports may not have arrived, credit starts again, and which streams are ours is
+        unknown until the next assignment."""
         self.cursors.forget_reports()
         self._generation = None
         self.credit_due_bytes = 0
 
     @property
     def held_bytes(self) -> int:
-        """How much has used credit and not given it back."""
+        """How many bytes of credit are in use by what waits here and by what the application has in hand."""
         return self.queued_bytes + self.taken_bytes
 
     @property
@@ -126,13 +127,13 @@ class EventIntake:
         return self._generation is not None and self._answered != self._generation
 
     def report(self, now_s: float) -> Report:
-        """What the node should know by now. From now on it counts as told."""
+        """What the node should know by now. From now on, all of it counts as reported."""
         self._note_handled()
         credit, self.credit_due_bytes = self.credit_due_bytes, 0
         if not self._in_group or self._generation is None:
             return Report(credit, [], None)
         if self.owes_answer and self._holds_lost() and now_s < self._answer_by_s:
-            return Report(credit, [], None)  # the application is about to finish an event of a stream that is lost
+            return Report(credit, [], None)  # wait: the application still has an event of a stream that was lost
         positions = self.cursors.unreported()
         if self.owes_answer:
             positions += self.cursors.let_go()

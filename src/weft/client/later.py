@@ -16,11 +16,11 @@ from weft.model.later import AHEAD_S_MAX, Waiting
 from weft.wire.mesh import mesh_pb2 as pb
 
 NODES_ASKED_MAX: Final = 64
-PAGES_MAX: Final = 100_000  # of one node; one with more would never come to an end
+PAGES_MAX: Final = 100_000  # from one node: a faulty node could send pages for ever
 
 
 def due_at_us(deliver_at: datetime) -> int:
-    """Check a time; raise UsageError if it has no time zone, because it could mean many times."""
+    """Check a time. Raise UsageError if it has no time zone, because then it is ambiguous."""
     if deliver_at.tzinfo is None:
         raise UsageError("deliver_at needs a time zone", have=deliver_at.isoformat())
     return timestamp_us_of(deliver_at)
@@ -38,8 +38,8 @@ class LaterEvents:
         self._nodes = nodes
 
     async def list(self) -> tuple[list[Waiting], dict[str, str]]:
-        """The events that wait at all nodes that can be reached, in the order of their times; and the nodes that
-        cannot, with the reasons."""
+        """Return the events that wait at all nodes that can be reached, in the order of their times; and the addresses
+        of nodes that cannot be reached, with the reasons."""
         found: dict[EventId, Waiting] = {}
         unreached: dict[str, str] = {}
         asked: set[str] = set()  # node ids
@@ -82,8 +82,8 @@ class LaterEvents:
         raise BadNode("the node gives the same page again", node=address)
 
     async def cancel(self, event: EventId) -> Waiting:
-        """Cancel it at the node where it waits. Raise UsageError if it does not wait there, Unavailable if that node
-        cannot be asked."""
+        """Cancel an event at the node where it waits. Raise UsageError if it does not wait there, and Unavailable if
+        that node cannot be reached."""
         last: WeftError | None = None
         async for address in self._addresses():
             request = pb.CancelLaterRequest(event=str(event))

@@ -1,4 +1,4 @@
-"""One open Publish stream to one node: chunks out, receipts in."""
+"""One open Publish stream to one node: it sends chunks, and gets receipts."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Answered: TypeAlias = Callable[[Chunk, Receipt | WeftError], None]  # is told th
 
 
 class PublishLink:
-    """A node that accepts batches. ``unacknowledged`` has the chunks that it was sent and has not answered, in
-    order."""
+    """A stream to a node that accepts batches. ``unacknowledged`` has the chunks that were sent and not answered yet,
+    in order."""
 
     def __init__(self, call: Duplex[pb.PublishRequest, pb.PublishReply], node: NodeId, clock_us: int | None) -> None:
         """``clock_us``: how far the node's clock is ahead of the loop's, at most; None: the node does not say."""
@@ -33,10 +33,10 @@ class PublishLink:
         self.node: Final = node
         self.clock_us: Final = clock_us
         self.unacknowledged: dict[int, Chunk] = {}
-        self.in_flight: dict[Lane, int] = {}  # how many of ``unacknowledged`` each lane has
-        self._latest: dict[Lane, int] = {}  # of these, the request that was sent last
+        self.in_flight: dict[Lane, int] = {}  # how many chunks of each lane are in ``unacknowledged``
+        self._latest: dict[Lane, int] = {}  # the number of the last request among them, for each lane
         self.has_acknowledged = False
-        self.leaving: WeftError | None = None  # why the node wants no more; then nothing new is sent to it
+        self.leaving: WeftError | None = None  # why the node accepts nothing more; then nothing new is sent to it
         self._call = call
         self._stream = call.call  # looked up once, because every message goes there
         self._requests = count(1)
@@ -60,8 +60,8 @@ class PublishLink:
     def put(self, chunk: Chunk, message: PublishMessage) -> None:
         """Put a sealed chunk into a message to this node. From now on, the node may have it.
 
-        If others of its lane are under way, it names the last of them: should the node refuse that one, it must not
-        take this one before that one comes again.
+        If other chunks of its lane are under way, the message names the last of them. If the node refuses that chunk,
+        it has to refuse this one, too, because the lane must stay in order.
         """
         request, lane = next(self._requests), chunk.lane
         self.unacknowledged[request] = chunk
@@ -117,7 +117,7 @@ class PublishLink:
                 pass  # from a later version
 
     def _of(self, request: int) -> Chunk:
-        """The chunk that an answer is about. It stays in doubt until the answer has been read."""
+        """The chunk that an answer is about. It stays in ``unacknowledged`` until the whole answer was read."""
         chunk = self.unacknowledged.get(request)
         if chunk is None:
             raise BadNode("the node answered to what it was not sent", node=self.node, request=request)
@@ -156,7 +156,8 @@ def _read_receipt_untrusted(receipt: pb.Receipt, chunk: Chunk, node: NodeId) -> 
 
 
 def _read_place_untrusted(receipt: pb.Receipt, chunk: Chunk, node: NodeId) -> Stream:
-    """The stream of a receipt, if it is for this chunk. Looked at once per lane, while it gets the same one."""
+    """The stream in a receipt, after a check that it can be this chunk's. The check is repeated only when a lane gets
+    another stream than before."""
     lane, ref = chunk.lane, receipt.stream
     if lane.timing is not Timing.NOW and owner_of_waiting(ref.topic) is not None:
         expected = (ref.topic, node, ref.partition)  # where the event waits is up to the node
@@ -168,5 +169,5 @@ def _read_place_untrusted(receipt: pb.Receipt, chunk: Chunk, node: NodeId) -> St
         raise BadNode("the receipt is for something else", sent=sent, got=got)
     stream = lane.stream = Stream(Topic(ref.topic), node, ref.partition)
     lane.receipted = pb.StreamRef()
-    lane.receipted.CopyFrom(ref)  # as a part of the reply, it would keep all of that
+    lane.receipted.CopyFrom(ref)  # a copy, because ``ref`` keeps the whole reply in memory
     return stream

@@ -33,7 +33,7 @@ R = TypeVar("R", bound=Message)
 
 
 class NoNodeAnswers(Unavailable):
-    """``troubles``: what is wrong with each node that was tried, by address."""
+    """No node answers in time. ``troubles``: what is wrong with each node that was tried, by address."""
 
     def __init__(self, what: str, troubles: Mapping[str, str] | None = None, **facts: object) -> None:
         super().__init__(what, **facts)
@@ -75,8 +75,8 @@ class Nodes:
         )
 
     def channel(self, address: str) -> Channel:
-        """Return the channel to a node. It connects when it is first used, and again after a loss, with the
-        certificates of that time."""
+        """Return the channel to a node. It connects when it is first used, and again after a loss. Each time it uses
+        the certificates that are current then."""
         channel = self._channels.get(address)
         if channel is None:
             host, port = parse_address(address)
@@ -113,7 +113,8 @@ class Nodes:
         return Attempts(self, purpose, backoff, preferred, avoided)
 
     async def connect(self) -> str:
-        """Return the first node that answers. Unavailable if none answers in time, or none ever will."""
+        """Return the address of the first node that answers. Raise Unavailable if none answers in time, or if waiting
+        cannot help."""
         troubles: dict[str, str] = {}
         waits = {asyncio.create_task(self._ready(address, troubles)) for address in self.book.all()}
         try:
@@ -137,8 +138,8 @@ class Nodes:
         )
 
     async def _ready(self, address: str, troubles: dict[str, str]) -> str | None:
-        """Return the address once the node answers; None if its certificate is not valid, which waiting does not
-        change."""
+        """Return the address once the node answers. Return None if its certificate is not valid: waiting cannot change
+        that."""
         backoff = self.backoff()
         while True:
             try:
@@ -236,7 +237,8 @@ def _load_identity(context: ssl.SSLContext, certificate: bytes, key: bytes) -> N
 
 
 class Attempts:
-    """Addresses to try, one after the other: all known ones at once, then again after a wait, without end."""
+    """Addresses to try: all known ones one after the other, then, after a wait, all of them again, and so on for
+    ever."""
 
     def __init__(
         self, nodes: Nodes, purpose: str, backoff: Backoff, preferred: str | None, avoided: str | None

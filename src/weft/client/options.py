@@ -64,12 +64,12 @@ class Options:
     backoff_s_min: float = 0.05
     backoff_s_max: float = 5.0
     keepalive_s: float = 20.0  # a host that vanished is noticed after 1.5 times this
-    in_doubt_timeout_s: float = 60.0  # a killed node is back by then, or somebody was called
+    in_doubt_timeout_s: float = 60.0  # by then a killed node is back, or an operator has been called
     batch_bytes: int = MIB  # events are gathered up to this size while earlier ones are under way
     unacknowledged_bytes_max: int = 64 * MIB  # published and without a receipt: half a second at full speed
-    credit_bytes: int = 16 * MIB  # what a slow application holds in memory; at 1 GB/s a node pauses after 16 ms
+    credit_bytes: int = 16 * MIB  # what waits in memory for a slow application; at 1 GB/s a node pauses after 16 ms
     handled_interval_s: float = 0.1
-    release_timeout_s: float = 30.0  # for the application to finish an event of a stream that another member gets
+    release_timeout_s: float = 30.0  # for the application to finish an event before another member gets its stream
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -1,9 +1,9 @@
 """Events on their way out, gathered into batches. Pure: other classes have the clock and do the sending.
 
-Events of one topic and partition wait in a **lane**, in **chunks**. A chunk takes events until it is sent or full. So
-while one is under way the next one grows, and a single event leaves at once; there is no timer. Each event's publisher
-holds a **ticket**, which is a chunk and an index. The outcome of a chunk serves all its tickets, so that an event needs
-no future or callback of its own.
+Events of one topic and partition wait in a **lane**, in **chunks**. A chunk takes events until it is sent or full. So a
+single event leaves at once, and the next chunk grows while one is under way; there is no timer. Each event's publisher
+holds a **ticket**, which is a chunk and an index. The outcome of a chunk counts for all its tickets, so that an event
+needs no future or callback of its own.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from weft.limits import EVENT_PAYLOAD_BYTES_MAX, PRODUCER_RECEIPTS_MAX
 from weft.model import Receipt, parse_topic, partition_of
 from weft.model.later import SLOT_US
 
-CLIENT_BATCHES_IN_FLIGHT_MAX: Final = PRODUCER_RECEIPTS_MAX // 2  # per stream: a node recognises each that comes again
+CLIENT_BATCHES_IN_FLIGHT_MAX: Final = PRODUCER_RECEIPTS_MAX // 2  # per stream: few enough for a node to know repeats
 CLIENT_LANES_KEPT_MAX: Final = 4096  # topics published to; those with nothing under way may be forgotten
-HEADER_BYTES: Final = 8  # of the offsets that Arrow keeps for each
+HEADER_BYTES: Final = 8  # the offsets that Arrow keeps for each header
 
 
 class PublishOutbox:
@@ -40,9 +40,9 @@ class PublishOutbox:
         self._batch_bytes = batch_bytes
         self._bytes_max: Final = bytes_max
         self._room_bytes = bytes_max
-        self._wake = wake  # called when something may be ready to send; raises if nothing ever will be
+        self._wake = wake  # called when something may be ready to send; raises if nothing can be sent ever again
         self._read_clock = read_clock
-        self.now_us = 0  # the time, until the owner of the clock resets it; 0: read it
+        self.now_us = 0  # the time, cached until the owner of the clock resets it to 0; 0: read the clock
         self._lanes: dict[str, Lane] = {}  # of partition 0, which is often the only one
         self._others: dict[tuple[str, int, Timing, int], Lane] = {}
         self._purge_at = CLIENT_LANES_KEPT_MAX
@@ -68,7 +68,7 @@ class PublishOutbox:
         if size > self._room_bytes and not self.fits(size):
             self._refuse(size)
         if timing is not Timing.NOW:
-            slot = (timestamp_us or 0) // SLOT_US  # one batch for each: a node keeps it where its first event is due
+            slot = (timestamp_us or 0) // SLOT_US  # each slot gets its own batch: a node files it by its first event
             lane: Lane | None = self._lane_of(topic, partition_of(key, self._partitions), timing, slot)
         else:
             lane = self._lanes.get(topic) if key is None or self._partitions == 1 else self._lane(topic, key)
@@ -106,9 +106,10 @@ class PublishOutbox:
     # --- out -------------------------------------------------------------------------------------------------------
 
     def next(self, in_flight: Mapping[Lane, int]) -> Chunk | None:
-        """The next chunk for a node that already has ``in_flight`` chunks of each lane; lanes take turns.
+        """The next chunk to send. ``in_flight``: how many chunks of each lane are under way to this node. Lanes take
+        turns.
 
-        While something of a lane is under way, only a full chunk follows: a small one should grow meanwhile.
+        While a chunk of a lane is under way, only a full chunk follows: a small one should grow meanwhile.
         """
         while self._ready:
             lane = self._ready.popleft()
@@ -144,8 +145,8 @@ class PublishOutbox:
             self._list(lane)
 
     def refused(self, chunk: Chunk) -> None:
-        """A node does not want this chunk now. Everything behind it in its lane waits that was not sent yet. What was
-        sent may still be accepted, and then comes before it."""
+        """A node refuses this chunk for now. Chunks behind it in its lane that were not sent yet wait. Those that were
+        sent already may still be accepted; then they come before this one."""
         chunk.lane.refused.append(chunk)
         chunk.lane.stalled = True
 
@@ -189,7 +190,8 @@ class PublishOutbox:
         return self._room_bytes * 2 >= self._bytes_max
 
     def fits(self, size: int) -> bool:
-        """Whether so much may be added now. Something larger than the bound may be added when nothing else is there."""
+        """Whether this many bytes may be added now. Something larger than the bound may be added if nothing else is
+        there."""
         return size <= self._room_bytes or self._room_bytes == self._bytes_max
 
     # --- within ----------------------------------------------------------------------------------------------------

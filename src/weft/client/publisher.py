@@ -1,9 +1,9 @@
-"""Publishing: takes events, keeps a link to some node, and never sends an event where that could store it twice.
+"""Publishing: takes events, keeps a link to one node, and never sends an event to a node if that could store it twice.
 
-New batches go to the node that is **home**. When its link breaks, batches that were not acknowledged are in doubt and
-wait for that node; all others get a new home. If that is another node, a **recovery** keeps looking for the old one
-until it is back or its time is over. Two links to one node could overtake each other, so there is only one: home takes
-over from a recovery.
+New batches go to one node, the **home**. When the link to it breaks, batches that were not acknowledged are in doubt,
+and wait for that node. All others go to a new home. If the new home is another node, a **recovery** keeps trying to
+reach the old one until it is back, or the batches in doubt have expired. Two links to one node could overtake each
+other, so there is only one: if the new home is a node that a recovery looks for, the recovery ends.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from weft.limits import KIB
 from weft.model import Receipt
 from weft.schema.errors import SchemaBroken
 
-CLIENT_MESSAGE_BYTES: Final = 512 * KIB  # of gathered batches; one of any size still fits behind
+CLIENT_MESSAGE_BYTES: Final = 512 * KIB  # a message takes batches up to this size, then one more of any size
 
 
 class Publisher:
@@ -53,9 +53,9 @@ class Publisher:
         self._has_hooks = type(nodes.hooks) is not Hooks  # of the application
         self._producer = producer
         self._wake = asyncio.Event()
-        self._resting: PublishLink | None = None  # it has sent everything, and waits for ``_wake``
+        self._resting: PublishLink | None = None  # a link that has sent everything, while its task waits for ``_wake``
         self._is_called = False  # ``_send_some`` is scheduled for the end of this turn of the loop
-        self._mistake: Exception | None = None  # a bug of ours that came up there
+        self._mistake: Exception | None = None  # raised in ``_send_some``: a bug of ours
         self.outbox: Final = PublishOutbox(
             partitions=partitions,
             batch_bytes=options.batch_bytes,
@@ -146,7 +146,7 @@ class Publisher:
     async def _run(self) -> None:
         try:
             await self._run_home()
-        except Exception as error:  # a bug of ours: nobody may wait for ever because of it
+        except Exception as error:  # a bug of ours: fail everything that waits, so that nobody waits for ever
             LOG.exception("publishing has failed")
             self._home = None
             failure = Unavailable(f"the client has failed: {error!r}")
@@ -182,8 +182,8 @@ class Publisher:
             reason = link.leaving or "connection lost"
 
     async def _open_home(self, attempts: Attempts, reason: object) -> PublishLink | None:
-        """Open a link to the first node that accepts one. None if a node refused for good; everything that waits gets
-        that error."""
+        """Open a link to the first node that accepts one. If a node refuses for good, return None, after everything
+        that waits has failed with that error."""
         while True:
             address = await attempts.next(reason)
             try:
@@ -195,7 +195,7 @@ class Publisher:
                     return None
 
     async def _send_new(self, link: PublishLink) -> None:
-        """Send what is there and what comes, until the node wants no more and has answered everything."""
+        """Send what waits and what comes, until the node is leaving and has answered everything."""
         while True:
             message = PublishMessage()
             if not link.leaving and self._fill(message, link):
@@ -206,7 +206,7 @@ class Publisher:
                 await self._rest(link)
 
     async def _rest(self, link: PublishLink) -> None:
-        """Sleep until there is more to do than ``_send_some`` does, which sends single events as they come."""
+        """Sleep as long as ``_send_some`` can send all events as they come."""
         self._wake.clear()
         self._resting = link
         try:
@@ -237,8 +237,8 @@ class Publisher:
             self._wake.set()
 
     def _fill(self, message: PublishMessage, link: PublishLink) -> bool:
-        """Put chunks into a message while it is small, because each message costs something. Return whether there is
-        one. The last chunk may be as large as a batch can be; those before it leave room for that."""
+        """Gather chunks in one message while it is small, because each message costs time. Return whether it has any.
+        The last chunk may be as large as a batch can be; the chunks before it leave room for that."""
         size = 0
         while size < CLIENT_MESSAGE_BYTES and (chunk := self.outbox.next(link.in_flight)) is not None:
             if self._seal(chunk, link):
@@ -247,7 +247,7 @@ class Publisher:
         return size > 0
 
     def _seal(self, chunk: Chunk, link: PublishLink) -> bool:
-        """Make the batch of a chunk. A chunk none of whose events fits into a batch is settled by that."""
+        """Make the batch of a chunk. Return False if none of its events can be sent; the chunk is settled then."""
         if chunk.lane.timing is not Timing.NOW and link.clock_us is None:
             self._settle(chunk, UsageError("this node is older than events for a later time", node=link.node))
             return False
@@ -269,7 +269,7 @@ class Publisher:
     # --- links -----------------------------------------------------------------------------------------------------
 
     async def _run_link(self, link: PublishLink, then: Callable[[PublishLink], Awaitable[None]] | None) -> None:
-        """Serve a link until it breaks: first resolve what is in doubt there, in order, then send what ``then`` has."""
+        """Serve a link until it breaks: first send what is in doubt at this node again, in order, then run ``then``."""
         LOG.info("publishing to %s at %s", link.node, link.address)
         notify(self._hooks.on_connected, link.address, link.node, "publish")
         doubts = self._in_doubt.take(link.node)
@@ -294,9 +294,9 @@ class Publisher:
     async def _write(
         self, link: PublishLink, doubts: list[Chunk], then: Callable[[PublishLink], Awaitable[None]] | None
     ) -> None:
-        """While chunks are in doubt, write one of each lane at a time.
+        """Send the chunks in doubt, one of each lane at a time; then run ``then``.
 
-        If one is refused, the node must not accept those behind it, because the refused one could not follow them.
+        One at a time, because a refused chunk can no longer be sent once the node has accepted a later one of its lane.
         """
         while doubts:
             firsts: dict[Lane, Chunk] = {}
@@ -322,8 +322,8 @@ class Publisher:
             self._settle(chunk, outcome)
         elif is_retryable(outcome):
             if chunk.doubtful:
-                # Refused without a look into the log, which may have it from before: it stays in doubt, and the link
-                # ends.
+                # The node refused it without looking into its log, which may have it from before. So it stays in doubt,
+                # and the link ends.
                 self._in_doubt.add(link.node, link.address, [chunk], self._loop.time())
                 raise outcome
             self.outbox.refused(chunk)
@@ -347,7 +347,7 @@ class Publisher:
             self._wake.set()
 
     def _is_sent_again(self, chunk: Chunk, broken: SchemaBroken) -> bool:
-        """Of a batch that was gathered here, give up only the events at fault, and tell their publishers."""
+        """Whether a batch can be sent again without the events that broke the schema. Only these events fail."""
         return chunk.take_out_broken(broken) and bool(chunk.data)
 
     def _resume_later(self, lane: Lane, reason: object) -> None:
@@ -366,13 +366,14 @@ class Publisher:
         self._timers.add(timer)
 
     def _lost(self, link: PublishLink, unsent: list[Chunk], reason: WeftError | None) -> None:
-        """A link is over. What it did not acknowledge, and what was in doubt before, waits for its node."""
+        """A link is over. Chunks that were not acknowledged, and those that were in doubt before, wait for its node."""
         if reason is not None:
             LOG.info("no longer publishing to %s at %s: %s", link.node, link.address, reason)
             notify(self._hooks.on_disconnected, link.address, link.node, "publish", str(reason))
         chunks = [*link.unacknowledged.values(), *unsent]
         if isinstance(reason, NodeShuttingDown | Unauthenticated):
-            # A node that ends a stream properly has answered for all it took; only what was in doubt before still is.
+            # A node that ends a stream in order has answered everything that it accepted. So only chunks that were in
+            # doubt before are still in doubt.
             for chunk in chunks:
                 if not chunk.doubtful:
                     self.outbox.refused(chunk)
@@ -395,7 +396,7 @@ class Publisher:
             await asyncio.gather(recovery, return_exceptions=True)
 
     async def _run_recovery(self, node: str, address: str) -> None:
-        """Try the node until it has answered for everything that is in doubt there, or all of that has expired."""
+        """Try to reach the node until nothing is in doubt there: it has answered, or everything has expired."""
         backoff = self._nodes.backoff()
         while node in self._in_doubt.nodes:
             backoff.failed()

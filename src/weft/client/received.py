@@ -55,7 +55,7 @@ class Received(Struct, frozen=True, gc=False):
 
 
 class ReceivedBatch:
-    """Events of one stream with consecutive offsets: only those that were asked for and did not come before.
+    """Events of one stream with consecutive offsets: only those that were requested and did not come before.
 
     ``record_batch`` has the columns timestamp, key, headers and payload, or those that were asked for. For a stored
     batch it is made at the first access, because readers of single events do not need it.
@@ -111,7 +111,7 @@ class ReceivedBatch:
         return ReceivedBatch(self.stream, self.epoch, self.first_offset, rows, self.tries)
 
     def events(self) -> list[Received]:
-        """The same as single events, made column by column; the batch must have all columns."""
+        """The batch as single events. The batch must have all columns."""
         payloads, timestamps_us, keys, headers = self._columns()
         return list(
             map(

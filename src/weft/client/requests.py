@@ -1,9 +1,9 @@
 """Requests and replies over topics (CON-04), as applications see them.
 
 A request goes to one of the servers of its topic, and its replies come back to the asker and to nobody else. With
-``durable``, both are events in the log besides: the request on its topic, with the headers ``weft-reply-to`` and
-``weft-correlation-id``, and each reply on the topic that the first of them names, an inbox that only the asker can read
-(SEC-03).
+``durable``, both are also events in the log. The request is an event on its topic, with the headers ``weft-reply-to``
+and ``weft-correlation-id``. Each reply is an event on the topic that ``weft-reply-to`` names: an inbox that only the
+asker can read (SEC-03).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from weft.wire.mesh import mesh_pb2 as pb
 REPLY_TO: Final = "weft-reply-to"
 CORRELATION: Final = "weft-correlation-id"
 CORRELATION_BYTES: Final = 16
-END: Final = "weft-end"  # marks an event that is no reply: it only says that no more follow
+END: Final = "weft-end"  # this header marks an event that is not a reply, but says that no more replies follow
 TIMEOUT_S_MAX: Final = 86_400.0  # for a request with all its replies; nodes accept no longer ones
 CONCURRENCY_MAX: Final = 4096
 ERROR_CHARS_MAX: Final = 1024  # of the message from a failed handler to the asker
@@ -94,7 +94,7 @@ class Requester:
             except TimeoutError:
                 raise NoReply("nobody answered in time", topic=topic, waited_s=timeout_s) from None
             except NodeShuttingDown:
-                continue  # nobody was asked; the next node gets it
+                continue  # no server got the request, so it is safe to ask again
             except ServerLost:
                 attempts -= 1
                 if not attempts:
@@ -151,7 +151,7 @@ class Requester:
         return await self._calls.ask(topic, payload, sent, timeout_s, durable=durable, probe=False)
 
     async def _check_served(self, topic: str, timeout_s: float) -> None:
-        """Do not publish a request that no server would get."""
+        """Raise NoServer if nobody serves the topic, so that no request is published in vain."""
         asked = await self._calls.ask(topic, b"", {}, timeout_s, durable=False, probe=True)
         try:
             await asked.next()
@@ -187,9 +187,9 @@ class Request:
         self.topic: str = handed.topic
         self.payload: bytes = handed.payload
         self.headers: Mapping[str, str] = dict(handed.headers)
-        self.timeout_s: float = handed.timeout_s  # that the asker allows, with all replies
+        self.timeout_s: float = handed.timeout_s  # how long the asker waits for all replies
         self.durable: bool = handed.durable
-        self.task: asyncio.Task[None] | None = None  # that works on it
+        self.task: asyncio.Task[None] | None = None  # the task that works on it
         self._handle: int = handed.number
         self._link = link
         self._calls = calls
@@ -264,14 +264,14 @@ class Request:
         named = self.headers.get(REPLY_TO, "")
         inbox = read_owned(named)
         if inbox is None or inbox.kind is not OwnedKind.INBOX:
-            # The asker may name any topic, and an answer there would be published with the server's rights.
+            # The asker could name any topic, and the server's answer would be published there with the server's rights.
             raise UsageError("replies go to inboxes only", topic=self.topic, reply_to=named[:64])
         return named
 
     def _reply_headers(self, headers: Mapping[str, str] | None) -> dict[str, str]:
         return {**(headers or {}), CORRELATION: self.headers.get(CORRELATION, "")}
 
-    # --- what the server hears ---
+    # --- called by the server ---
 
     def watch(self, on_end: Callable[[int], None]) -> None:
         self._on_end = on_end
@@ -282,7 +282,7 @@ class Request:
 
     def cancel(self) -> None:
         self._over = True
-        self._room.release()  # a task that waits for room finds that it is over
+        self._room.release()  # wakes a task that waits for room: it sees that the request is over
         if self.task is not None:
             self.task.cancel()
 
@@ -366,7 +366,7 @@ class Server(HandedClient):
             self._arrived.clear()
             await self._arrived.wait()
 
-    # --- what the stream tells ---
+    # --- called by the stream ---
 
     def serving(self, error: WeftError | None) -> None:
         if error is None:
@@ -376,7 +376,7 @@ class Server(HandedClient):
         for each in (self._opened, self._ended):
             if not each.done():
                 each.set_exception(error)
-                each.exception()  # if nobody waits for this one, the other one reports it
+                each.exception()  # both futures have the error: asyncio must not warn of the one that nobody awaits
         self._arrived.set()
 
     def handed(self, link: CallLink, handed: pb.CallsHanded) -> None:

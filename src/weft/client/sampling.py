@@ -18,19 +18,20 @@ from weft.wire.mesh import mesh_pb2 as pb
 
 SAMPLE_MAX: Final = 100_000  # events in one sample, which memory holds
 NODES_ASKED_MAX: Final = 64
-PAGES_MAX: Final = 10_000  # of one node; one with more would never come to an end
+PAGES_MAX: Final = 10_000  # from one node: a faulty node could send pages for ever
 
 
 class Sampling:
-    """Asks every node that can be reached. What only unreachable nodes have is missing, and ``unreached`` says so."""
+    """Asks every node that can be reached. Events that only unreachable nodes have are missing; ``unreached`` names
+    these nodes."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self.unreached: dict[str, str] = {}  # address -> why
 
     async def last(self, pattern: Pattern, count: int) -> list[Received]:
-        """About the last ``count`` events, the oldest first. Each stream gives equally many; streams with the latest
-        writes are read first."""
+        """Return about the last ``count`` events, the oldest first. Each stream contributes equally many. Streams with
+        the latest writes are read first."""
         if not 0 < count <= SAMPLE_MAX:
             raise UsageError("so many events cannot be looked at", have=count, limit=SAMPLE_MAX)
         places = await self._places(pattern)
@@ -44,7 +45,7 @@ class Sampling:
         return sorted(found, key=attrgetter("timestamp_us"))[-count:]
 
     async def _places(self, pattern: Pattern) -> dict[object, tuple[str, StreamPositions]]:
-        """Yield each stream that has events, with the node that has the most of it."""
+        """Return each stream that has events, with the address of the node that has the most of it."""
         places: dict[object, tuple[str, StreamPositions]] = {}
         asked: set[str] = set()
         async for address in self._addresses():
@@ -102,6 +103,6 @@ class Sampling:
             async for batches in fetch.from_node(address):
                 for batch in batches:
                     found += batch.events()
-        except WeftError as error:  # retention was quicker, or the node is gone
+        except WeftError as error:  # retention has deleted the events meanwhile, or the node is gone
             self.unreached[address] = str(error)
         return found

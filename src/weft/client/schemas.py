@@ -1,6 +1,6 @@
 """The schemas of topics: ``client.schemas``.
 
-Every node has all of them. The schema of the most specific pattern that matches a topic counts for it
+Every node has all schemas. If several patterns with a schema match a topic, the most specific one counts
 (docs/schemas.md). Setting and removing schemas takes a key with the right to administer.
 """
 

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class SubscribeSession:
-    """Fills the intake from one node, and tells that node what the intake reports."""
+    """Puts what one node delivers into the intake, and sends that node the reports of the intake."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class SubscribeSession:
         self.has_delivered = False
 
     async def run(self, first: pb.SubscribeOpen, on_opened: Callable[[], None]) -> None:
-        """Serve the subscription. Return when we closed it; raise why it ended otherwise."""
+        """Serve the subscription until it ends. Return if we closed it; otherwise raise the reason."""
         call: Duplex[pb.SubscribeRequest, pb.SubscribeReply]
         call = Duplex(self._nodes, self._address, SUBSCRIBE, pb.SubscribeReply, self._nodes.open_standing)
         tasks: list[asyncio.Task[None]] = []
@@ -77,7 +77,7 @@ class SubscribeSession:
             self._intake.disconnected()
 
     async def _begin(self, call: Duplex[pb.SubscribeRequest, pb.SubscribeReply], first: pb.SubscribeOpen) -> None:
-        """Open it. Many positions are sent, and come, in several messages."""
+        """Open the stream. If there are many positions, either side sends them in several messages."""
         pages = _cut_positions(first)
         reply: pb.SubscribeReply | None = await call.begin(pb.SubscribeRequest(open=first), pages)
         while reply is not None:
@@ -109,7 +109,7 @@ class SubscribeSession:
                 for stream, epoch, batch, first_offset, tries in delivered:
                     self._deliver_untrusted(stream, epoch, batch, first_offset, tries)
             if self._intake.queued_bytes > self._queue_bytes_max:
-                # Only a node that ignores credit gets here. HTTP/2's own window stops it.
+                # Only a node that ignores our credit gets here. From now on, HTTP/2's own window stops it.
                 self._held = call
                 call.hold()
 
@@ -188,8 +188,8 @@ class SubscribeSession:
 
 
 def _settled_messages(settlement: Settlement) -> Iterator[pb.Settled]:
-    """Each message has a bounded number of streams and of ranges. Only the last one says which assignment was taken
-    over: by then, everything about lost streams has been said."""
+    """Encode a settlement as messages with a bounded number of streams and ranges. Only the last one names the
+    assignment that was taken over, because by then the node knows everything about the lost streams."""
     refusals = [
         pb.Nack(
             stream=stream_ref(each.event.stream, each.event.epoch),

@@ -1,4 +1,4 @@
-"""When a subscription says something to its node: at once, or a little later together with more. Owns one timer."""
+"""When a subscription sends a message to its node: at once, or a little later, with more in it. Owns one timer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CREDIT_SHARE: Final = 4  # credit is given back in quarters of the window: few m
 
 
 class Speech:
-    """Notes that something is to be said. The task that says it waits for ``wanted``."""
+    """Notes that there is something to send. The task that sends it waits for ``wanted``."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, interval_s: float, window_bytes: int) -> None:
         self._loop = loop
@@ -20,7 +20,7 @@ class Speech:
         self.is_last = False
 
     def soon(self) -> None:
-        """Say something within the interval; calls until then share one message."""
+        """Send a message within the interval; all calls until then share it."""
         if self._timer is None:
             self._timer = self._loop.call_later(self._interval_s, self._wanted.set)
 
@@ -28,13 +28,16 @@ class Speech:
         self._wanted.set()
 
     def credit_due(self, size_bytes: int) -> None:
-        """So much credit is to be given back: at once if it is a good part of the window. Less waits for the next
-        message: the node still has the rest of the window, or what it has used of that waits here and will be due."""
+        """Give this much credit back: at once if it is a quarter of the window, otherwise with the next message.
+
+        A smaller amount can wait. Either the node still has credit left, or the events that used it wait here, and
+        their credit is given back soon.
+        """
         if size_bytes * CREDIT_SHARE >= self._window_bytes:
             self.now()
 
     def last(self) -> None:
-        """Say the last thing now."""
+        """Send the last message now."""
         self.is_last = True
         self._wanted.set()
 

@@ -39,7 +39,7 @@ def parse_where(where: Where | None) -> Where:
 
 
 def start_message(where: Where) -> Start:
-    """Make the message for it. An offset for every stream has been turned into positions by then."""
+    """Make the message for a place. (A plain offset, meant for every stream, was turned into positions before.)"""
     match where:
         case str():
             return Start(edge=EDGES[where])
@@ -52,8 +52,8 @@ def start_message(where: Where) -> Start:
 
 
 def resumed(start: Start, positions: Sequence[StreamPosition], opened_us: int) -> Start:
-    """Go on at these positions. In streams that we have not met yet, events from before our beginning are still not for
-    us."""
+    """A start that goes on at these positions. In streams that are new to us, events from before the time at which the
+    subscription began are still left out."""
     again = Start(positions=Positions(positions=positions))
     match start.WhichOneof("from"):
         case "timestamp_us":

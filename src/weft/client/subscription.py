@@ -1,8 +1,9 @@
 """A subscription: an iterator of events, or of batches, that survives the loss of nodes.
 
-A task reads what nodes deliver into a queue (``intake``), and the application empties it. The node sends no more than
-its credit allows, and gets credit back for what the application has finished, so the queue holds at most one window.
-After a reconnect the subscription goes on at its own positions, and drops what comes twice (NFR-02).
+A task puts what nodes deliver into a queue (``intake``), and the application takes events from there. A node sends no
+more than its credit allows, and gets credit back for events that the application has finished. So the queue holds at
+most one window. After a reconnect the subscription goes on at its own positions, and drops events that come twice
+(NFR-02).
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Subscription:
         self._session: SubscribeSession | None = None  # while one is open
         self._end: WeftError | None = None
         self._tracing = nodes.tracing
-        self._spans: list[Span] = []  # of what was handed out last
+        self._spans: list[Span] = []  # the spans of the batch that was handed out last
         self._task = begin(self._loop, self._run(), f"weft subscribe {pattern}")
 
     # --- for the application ---------------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ class Subscription:
             by_hand = self._hand  # raises if this is no subscription by hand
         if by_hand.ack(event):
             self._speech.now()
-            await asyncio.sleep(0)  # a loop without a pause lets the message out here, and the node goes on meanwhile
+            await asyncio.sleep(0)  # lets the message go out even if the application never waits for anything else
         else:
             self._speech.soon()
 
@@ -235,7 +236,7 @@ class Subscription:
         except WeftError as error:
             LOG.warning("subscription to %s ended: %s", self.pattern, error)
             self._finish(error)
-        except Exception as error:  # a bug of ours: nobody may wait for ever because of it
+        except Exception as error:  # a bug of ours: end the subscription, so that nobody waits for ever
             LOG.exception("subscription to %s has failed", self.pattern)
             self._finish(Unavailable(f"the client has failed: {error!r}"))
 
@@ -283,7 +284,7 @@ class Subscription:
             group=self.group,
             member=self._member,
             start=start,
-            # What still waits here has used its part of the window.
+            # Events that still wait here use a part of the window.
             credit_bytes=max(self._options.credit_bytes - self._intake.held_bytes, 1),
             paged=True,
             window=self._failing.window if self._by_hand is not None else 0,

@@ -1,9 +1,9 @@
 """OpenTelemetry: one span per batch sent or handed out, and ``traceparent`` in the headers of events (SDK-02, SEE-03).
 
-This happens only if the application has configured a tracer provider before it connected. Otherwise there is no
+This happens only if the application configured a tracer provider before it connected. Otherwise there is no
 ``Tracing``, and events cost nothing extra. The header of an event names the span in which it was published. A batch
-that was published outside any span begins a trace of its own, which its first event carries. Nodes, gateways and
-readers add their spans to that trace, if it is sampled.
+that was published outside any span begins a trace of its own, and the header of its first event names it. Nodes,
+gateways and readers add their spans to that trace, if it is sampled.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Tracing:
     def carried(
         self, span: Span, events: int, headers: list[Mapping[str, str] | None] | None
     ) -> list[Mapping[str, str] | None] | None:
-        """The headers of a batch on its way. If none of its events was published in a span, and the batch's own span is
-        sampled, the first event carries that one."""
+        """The headers with which a batch is sent. If none of its events was published in a span, and the batch's own
+        span is sampled, the first event gets that span in its headers."""
         context = span.get_span_context()
         known = headers if headers is not None else [None] * events
         if not known or not context.trace_flags & TraceFlags.SAMPLED or _is_full(known[0]):
@@ -76,8 +76,8 @@ class Tracing:
         return [{**(known[0] or {}), TRACEPARENT: own}, *known[1:]]
 
     def handing_out(self, batch: ReceivedBatch) -> list[Span]:
-        """Begin spans that last from handing out a batch until the next one is asked for: one in each trace of its
-        events, or one of its own. The caller has to end them."""
+        """Begin spans for handing out a batch: one in each trace of its events, or else one of its own. The caller has
+        to end them when the next batch is requested."""
         topic = batch.stream.topic
         parents: Sequence[SpanRef | None] = batch.sampled_spans() or (None,)
         return [
@@ -91,8 +91,8 @@ class Tracing:
         ]
 
     def handling(self, event: Received) -> AbstractContextManager[Any]:
-        """A span around the handling of one event, if it is traced. It is the current span meanwhile, so what is
-        published then belongs to the same trace."""
+        """A span around the handling of one event, if the event is traced. It is the current span meanwhile, so events
+        that the handler publishes belong to the same trace."""
         parent = span_of(event.headers)
         if parent is None:
             return nullcontext()

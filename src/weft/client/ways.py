@@ -17,7 +17,7 @@ from weft.wire.mesh import mesh_pb2 as pb
 
 TRACE: Final = "/weft.mesh.v1.Mesh/Trace"
 ASKED_AT_ONCE: Final = 16  # nodes at a time
-ASKED_MAX: Final = 1000  # nodes of a mesh; in larger ones, only the first are seen
+ASKED_MAX: Final = 1000  # nodes in all: in a larger mesh, only the first thousand are asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class EventDelivery:
-    """To a member of a group, or to a subscriber with this pattern. All empty: this client may not see it."""
+    """A delivery to a member of a group, or to a subscriber with this pattern. If pattern, group and member are all
+    empty, this client may not see who got the event."""
 
     pattern: str
     group: str
@@ -45,9 +46,9 @@ class EventDelivery:
 
 @dataclass(frozen=True, slots=True)
 class EventHop:
-    """One node on the way. ``kept``: its log has the event. ``stored`` None: the node does not remember, because the
-    event came before ``since_us`` or too long ago. ``groups``: whether each group has handled it. ``trouble``: the node
-    did not answer."""
+    """What one node says about the event. ``kept``: its log has the event. ``stored``: when it was stored; None: the
+    node does not remember, because the event came before ``since_us`` or too long ago. ``groups``: whether each group
+    has handled it. ``trouble``: why the node did not answer."""
 
     node_id: str
     kept: bool = False
@@ -62,8 +63,8 @@ class EventHop:
 
 @dataclass(frozen=True, slots=True)
 class EventWay:
-    """``timestamp_us``: of the event; None: no node that answered has it. ``hops``: in the order in which the event
-    came; nodes that do not have it are last."""
+    """The way of an event. ``timestamp_us`` is the event's timestamp, or None if no node that answered has the event.
+    ``hops`` are in the order in which the nodes got the event; nodes that do not have it are last."""
 
     event: EventId
     timestamp_us: int | None
@@ -72,7 +73,7 @@ class EventWay:
 
 
 async def way_of(nodes: Nodes, event: EventId) -> EventWay:
-    """Raise the refusal of the first node; errors of other nodes are part of the answer."""
+    """Ask all nodes. If the first one refuses, raise that; errors of the other nodes are part of the answer."""
     (place,) = stream_positions([Position(event.stream, event.epoch, event.offset)])
     request = pb.TraceRequest(event=place)
     first: pb.TraceReply = await nodes.call(TRACE, request, pb.TraceReply)
@@ -102,7 +103,7 @@ async def way_of(nodes: Nodes, event: EventId) -> EventWay:
 
 
 def _order(hop: EventHop, origin: str) -> tuple[bool, bool, int, str]:
-    """Clocks differ from node to node, so the origin comes first, whatever they say."""
+    """The sort key of a hop. The clocks of nodes differ, so the origin comes first, whatever the times say."""
     at_us = OFFSET_MAX if hop.stored is None else hop.stored.at_us
     return not hop.kept and hop.stored is None, hop.node_id != origin, at_us, hop.node_id
 

@@ -1,6 +1,6 @@
-"""The node as its services and gateways see it: what they may ask it, with which rights, and how it refuses.
+"""The node as its services and gateways see it: what they may ask of it, with which rights, and how it refuses.
 
-    node.py        the node itself: publish, subscribe, look into the log
+    node.py        the node itself: publishing, subscribing, reading the log
     access.py      who is calling, and what they may do
     errors.py      refusals, and their codes
     quotas.py      how much a caller may make and send

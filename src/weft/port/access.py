@@ -58,23 +58,23 @@ class Shown:
 
 
 class Caller:
-    """A client with an open call. The rights may change meanwhile; every check raises Refused."""
+    """A client with an open call. Its rights may change during the call. A check that fails raises Refused."""
 
     def __init__(self, acl: Acl, note: Note) -> None:
         self._acl = acl
         self._note = note
         self._over: Refused | None = None
         self._publishes: set[Topic] = set()  # topics that these rights allow: the same ones are checked again and again
-        self.rights: object = acl  # another object whenever they change: then callers that passed are checked again
+        self.rights: object = acl  # replaced by another object whenever the rights change: then check everything again
 
     @property
     def who(self) -> str:
-        """Whose account it is: ``key k3``."""
+        """The name of the caller's account, for example ``key k3``."""
         return self._acl.who
 
     @property
     def acl(self) -> Acl:
-        """The current rights, for showing them; to check, use the methods below."""
+        """The current rights, to show them to people. To check them, use the methods below."""
         return self._acl
 
     @property
@@ -124,7 +124,7 @@ class Caller:
 
     @property
     def names_groups(self) -> bool:
-        """Whether its rights to groups can be told from the groups' names alone."""
+        """Whether the name of a group is enough to tell if the caller may use it."""
         return self._acl.names_groups
 
     def check_group(self, group: str, reads: Iterable[Pattern] = ()) -> None:
@@ -132,7 +132,7 @@ class Caller:
             self._acl.check_group(group, reads)
 
     def may_see_group(self, group: str) -> bool:
-        """For lists, by the group's name. A caller without rights by name sees no group."""
+        """For lists of groups: decide by the group's name. A caller whose rights do not name groups sees none."""
         self.check()
         return self._acl.names_groups and self._acl.may_use_group(group)
 
@@ -167,7 +167,7 @@ class Access(Protocol):
 
 
 class OpenAccess:
-    """Everybody may do everything: for a node that serves plain text on loopback."""
+    """Everybody may do everything. For a node that serves plain text on loopback."""
 
     async def admit_untrusted(self, shown: Shown) -> Caller:
         """Nobody has proved an identity, but each connection has its own account."""
@@ -215,7 +215,8 @@ class KeyAccess:
         return Caller(acl, self._note)
 
     def _check_certificate_untrusted(self, certificate: bytes | None) -> None:
-        """TLS knows that our CA issued it, but a company's CA may serve many meshes."""
+        """Check that the certificate is for this mesh. TLS has checked that our CA issued it, but a company's CA may
+        serve many meshes."""
         if certificate is None:
             if self._certificate_required:
                 raise Unauthenticated(
@@ -241,8 +242,8 @@ class KeyAccess:
 
     def look(self) -> None:
         """End the streams of callers that have lost their rights. The owner calls this every second. Ten thousand
-        streams may be open with a few keys, so each key is checked once."""
-        looked: dict[int, Principal | Refused] = {}  # by the record that callers have, which stays meanwhile
+        streams may be open with a few keys, so each key is checked only once."""
+        looked: dict[int, Principal | Refused] = {}  # by id() of the callers' record, which exists during this call
         for caller, end in list(self._open.items()):
             assert isinstance(caller, KeyCaller), "all callers here have keys"
             found = looked.get(id(caller.principal.record))
@@ -263,7 +264,7 @@ class KeyAccess:
 
 
 class KeyCaller(Caller):
-    """A caller with the key it has shown."""
+    """A caller that has shown an API key."""
 
     def __init__(self, principal: Principal, note: Note) -> None:
         super().__init__(principal.acl, note)
@@ -274,7 +275,8 @@ class KeyCaller(Caller):
         return self.principal.record.quota
 
     def check_give(self, record: KeyRecord) -> None:
-        """A key that expires makes none that lasts longer: otherwise a thief would have it for good."""
+        """Check also that the new key does not last longer than the caller's own: otherwise a thief of a key that
+        expires could make one that does not."""
         super().check_give(record)
         end_s = self.principal.record.expires_s
         with self._noting():
@@ -296,10 +298,10 @@ def _mesh_untrusted(certificate: bytes) -> str:
 
 
 async def check_group(groups: Groups, caller: Caller, group: str) -> None:
-    """Whether a caller may use a group, wherever one is named (SEC-03). Raise NotAllowed, or UsageError for what is not
-    a name.
+    """Check that a caller may use a group. Every call that names a group asks this (SEC-03). Raise NotAllowed, or
+    UsageError if this cannot be the name of a group.
 
-    A group may read a hundred thousand topics, so others have their turn in between.
+    A group may read a hundred thousand topics, so other tasks have their turn in between.
     """
     parse_group(group)
     if caller.names_groups:
@@ -316,12 +318,12 @@ async def check_group(groups: Groups, caller: Caller, group: str) -> None:
 def bound_producer(producer: bytes, owner: str) -> bytes:
     """The producer id for the log (SEC-03).
 
-    A producer id says which batches follow each other; a log uses it to recognise what was sent before. Another client
-    that knew the id could use its numbers, and what the producer sends after that would count as sent before. So a log
-    never sees the id that a client gave: it gets a digest of the id and the caller's owner, which no other caller can
-    produce. Subscribers see neither.
+    A producer numbers its batches. By producer id and number, a log recognises batches that were sent before. A client
+    that knew another client's id could use up its numbers: the log would then take the other's new batches for
+    repetitions. So a log never gets the id that a client gave. It gets a digest of that id and the caller's owner,
+    which no other caller can produce. Subscribers see neither the id nor the digest.
 
-    It depends on the owner and not on the key, so that a new key of the same name can repeat what the old one was
-    unsure of.
+    The digest depends on the owner and not on the key. So a client that gets a new key of the same name can safely send
+    batches again that were in doubt with the old key.
     """
     return blake2b(producer, digest_size=PRODUCER_BYTES, key=owner.encode(), person=b"weft producer").digest()

@@ -13,13 +13,13 @@ from weft.wire.mesh.checks import check_headers
 
 
 class CallClient(Protocol):
-    """A client that asks, serves, or both. It numbers its calls and servers itself; the node gives out each
-    ``handle``."""
+    """A client that asks, serves, or both. It numbers its own calls and servers. A ``handle`` is the node's number for
+    a request that a server gets."""
 
     def replied(self, number: int, reply: Reply) -> None: ...
 
     def failed(self, number: int, error: WeftError) -> None:
-        """Nothing more comes of that call."""
+        """That call has failed: no more replies come."""
 
     def handed(self, server: int, handle: int, question: Question) -> None: ...
 
@@ -29,11 +29,12 @@ class CallClient(Protocol):
     def took(self, handle: int, count: int) -> None: ...
 
     def ended(self, error: WeftError) -> None:
-        """Nothing more comes at all."""
+        """All calls and servers of this client have ended."""
 
 
 class CallDesk(Protocol):
-    """It reports refusals through ``failed``; a client that joins too late gets ShuttingDown or Busy."""
+    """Passes requests and replies between clients. Refusals are reported through ``failed``. ``join`` raises
+    ShuttingDown or Busy if no more clients are accepted."""
 
     def join(self, client: CallClient) -> None: ...
 

@@ -30,11 +30,11 @@ class Busy(WeftError):
 
 
 class BehindRefused(WeftError):
-    """The batch that this one must not overtake was refused: send it again, behind that one."""
+    """The batch before this one was refused, and this one must not overtake it: send both again, in order."""
 
 
 class QuotaUsedUp(WeftError):
-    """The caller has used all it may; waiting does not help."""
+    """The caller has used up its quota; waiting does not help."""
 
 
 class ShuttingDown(WeftError):
@@ -69,7 +69,7 @@ class TooLarge(UsageError):
     """One message has more than is allowed."""
 
 
-# The first match counts, so a class stands before those it derives from.
+# The first match counts, so a class stands before its base classes.
 CODES: Final[tuple[tuple[type[WeftError], pb.ErrorCode], ...]] = (
     (BadBatch, pb.ERROR_BAD_BATCH),
     (TooLarge, pb.ERROR_TOO_LARGE),

@@ -1,9 +1,9 @@
 """How much memory callers make this node hold: one budget, with an account for each caller (SEC-05).
 
-An account counts what the node has accepted or read for its caller and still holds: batches without a receipt,
-deliveries and replies that nobody has taken yet. A caller that holds too much waits, and others go on. A caller that
-holds nothing may always hold one thing, so nobody waits for ever because of others. Each use has its own share: a
-subscriber that does not read does not keep its caller from publishing.
+An account counts the bytes that the node has accepted or read for its caller and still keeps: batches without a
+receipt, and deliveries and replies that nobody has taken yet. A caller whose account is full has to wait, and others go
+on. A caller whose account is empty may always add one thing, so nobody waits for ever because of others. Each use has
+its own share: a caller with a subscriber that does not read can still publish.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from weft.port.errors import Busy
 
-ROOM_WAIT_S: Final = 30.0  # for replies that were requested and are not taken; then the next one is refused
+ROOM_WAIT_S: Final = 30.0  # a caller that takes none of its replies for so long is refused the next one
 
 
 class Use(Enum):
@@ -41,26 +41,27 @@ class HeldBytes:
         self._is_waking = False
 
     def holding(self, who: str, use: Use, part: int = 1) -> Holding:
-        """Account for one stream or call of a caller (``key k3``). It gets at most this part (a half, an eighth) of the
-        caller's share for this use."""
+        """Begin to account for one stream or call of a caller (``key k3``). It may hold at most a ``part``-th of the
+        caller's share for this use: half of it if ``part`` is 2."""
         account = self._accounts.get((who, use))
         if account is None:
             account = self._accounts[who, use] = Account(self, who, use)
         return Holding(account, account.bytes_max // part)
 
     def wait(self, account: Account) -> None:
-        """Somebody waits on this account, and there may be room by now."""
+        """Note that somebody waits on this account, and look soon whether there is room by now."""
         self._waiting[account] = None
         self.wake_soon()
 
     def wake_soon(self) -> None:
-        """In a turn of its own, because room is given back in the middle of other work."""
+        """Wake those that wait in the next turn of the loop. Not at once, because room is given back in the middle of
+        other work."""
         if self._waiting and not self._is_waking:
             self._is_waking = True
             asyncio.get_running_loop().call_soon(self._wake)
 
     def _wake(self) -> None:
-        """Wake one waiter of each account that has room; what it takes is no longer there for the next one."""
+        """Wake one waiter of each account that has room. Only one, because it may take all the room."""
         self._is_waking = False
         woken = False
         for account in list(self._waiting):
@@ -119,7 +120,7 @@ class Holding:
         return self.bytes >= self._bytes_max or self._account.is_full
 
     def take(self, size: int) -> None:
-        """Does nothing once it is closed: what is read for a caller that has gone is dropped."""
+        """Add bytes. This does nothing after ``close``: what was read for a caller that has gone is dropped."""
         if not self._is_closed:
             self.bytes += size
             self._account.add(size)
@@ -132,19 +133,19 @@ class Holding:
             self._line_up()
 
     def keep(self, size: int) -> None:
-        """Everything but this was released."""
+        """Everything but this many bytes was released."""
         if size < self.bytes:
             self.give_back(self.bytes - size)
 
     def close(self) -> None:
-        self._woken = None  # it may stay in line, and is skipped
+        self._woken = None  # this may still be in the account's line; it is skipped there
         self.keep(0)
         self._is_closed = True
 
     # --- waiting for room ----------------------------------------------------------------------------------------
 
     def when_room(self, woken: Callable[[], None]) -> None:
-        """Call ``woken`` once, as soon as it is not full; the last one given counts."""
+        """Call ``woken`` once, as soon as this is not full. A later call replaces ``woken``."""
         self._woken = woken
         self._line_up()
 
@@ -155,7 +156,7 @@ class Holding:
             self._account.held.wait(self._account)
 
     def wake(self) -> None:
-        """The account calls this."""
+        """Called by the account when there is room."""
         self._is_in_line = False
         woken, self._woken = self._woken, None
         if woken is not None:

@@ -1,7 +1,7 @@
-"""What archive tables have beyond the log, as services may use it (LAK-04).
+"""Archive tables, which have events that the log no longer has, as services may use them (LAK-04).
 
-A table has what retention has cut from the log: a reader of a stream reads the table first and then the log, by the
-same offsets. The rights to the topic count; callers have checked them.
+A table has the events that retention has deleted from the log. A reader of a stream reads the table first and then the
+log, with the same offsets. Reading needs the right to subscribe to the topic; the callers check that.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class HistoryAway(WeftError):
 
 
 class HistoryDamaged(StorageError):
-    """An archive table has events that cannot be read; ``facts`` say which, and reading can go on at ``end``."""
+    """Some events in an archive table cannot be read. The facts say which; reading can go on at the fact ``end``."""
 
 
 class Archived(NamedTuple):
-    """What a table has of a stream: first and end of each run of offsets, one after the other, and since when. ``at``:
-    the offset of the first event at or after the requested time."""
+    """What a table has of a stream. ``runs``: first and end of each run of offsets, one after the other. ``first_us``:
+    the time of the first event. ``at``: the offset of the first event at or after the requested time."""
 
     stream: Stream
     epoch: Epoch
@@ -44,9 +44,11 @@ class Archived(NamedTuple):
 
 
 class HistoryPiece(NamedTuple):
-    """Stored batches, of which the first has the requested offset. Without batches, reading goes on at ``goes_on``,
-    because compaction deleted what is in between; without that either, the table has no more of the stream, and the log
-    does not have it."""
+    """Stored batches; the first of them has the requested offset.
+
+    If there are no batches, compaction has deleted the events from there on, and reading goes on at ``goes_on``. If
+    that is None as well, this is the end: the table has no more of the stream, and the log does not have the stream.
+    """
 
     batches: Sequence[bytes]
     goes_on: int | None = None
@@ -72,7 +74,8 @@ class History(Protocol):
 
 
 def is_archived(log: Log, history: History | None, key: StreamKey, offset: int) -> int | None:
-    """The offset up to which to read this in a table; None: read it in the log."""
+    """Whether to read this offset in a table. Return the offset at which the log takes over; None: read it in the
+    log."""
     if history is None or not history.covers(key[0].topic):
         return None
     if log.find(*key) is None:

@@ -16,7 +16,7 @@ ABSENT: Final = ""  # used instead of a revision: the key must have no value
 
 
 class NotHeldWhole(UsageError):
-    """This node had to leave out entries of the bucket, so it answers nothing about it."""
+    """This node had to leave out entries of the bucket, so it answers no questions about the bucket."""
 
 
 class State(StrEnum):
@@ -85,8 +85,8 @@ class KeyValueStore(Protocol):
     async def history(
         self, bucket: str, key: str, before: Revision | None, room: PageRoom
     ) -> tuple[list[Item], Revision | None]:
-        """The writes of a key before that revision, the latest first, as many as fit; and the last one that fitted,
-        None at the end."""
+        """The writes of a key before that revision, the latest first, as many as fit. Also the revision of the last one
+        that fitted, or None if there are no more."""
 
     async def buckets(self, after: str, may_see: Callable[[str], bool], room: PageRoom) -> tuple[list[BucketInfo], str]:
         """Buckets in order, as many as fit; and where to go on, empty at the end."""

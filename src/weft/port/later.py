@@ -48,12 +48,12 @@ class LaterStore(Protocol):
         """This node's clock, by which events are due."""
 
     async def waiting(self, owner: str | None, after: EventId | None, bytes_max: int) -> tuple[list[Waiting], bool]:
-        """Events that wait here, of this owner or of all, roughly in the order of their times; as many as fit, and
-        whether there are more."""
+        """Events of this owner (None: of all owners) that wait here, roughly in the order of their times, as many as
+        fit; and whether there are more."""
 
     async def cancel(self, event: EventId, owner: str | None) -> Waiting:
-        """Cancel an event; when this returns, it is durable that the event will not be delivered. ``owner`` None: any
-        owner. Raise NotWaiting or WaitsElsewhere."""
+        """Cancel an event of this owner (None: of any owner). The cancellation is durable when this returns. Raise
+        NotWaiting or WaitsElsewhere."""
 
 
 class NoSchedule(UsageError):
@@ -77,14 +77,15 @@ class ScheduleStore(Protocol):
     def now_us(self) -> int: ...
 
     async def list(self, owner: str | None, after: str, count_max: int) -> list[ScheduleView]:
-        """The next ones behind that name, in order."""
+        """The schedules whose names come after this one, in order."""
 
     async def find(self, name: str, owner: str | None) -> ScheduleView | None: ...
 
     async def put(self, name: str, schedule: Schedule, owner: str | None, *, replace: bool) -> int | None:
-        """Durable when this returns. Return when it fires first. Raise UsageError."""
+        """Make or replace a schedule; durable when this returns. Return when it fires first. Raise UsageError."""
 
     async def remove(self, name: str, owner: str | None) -> None: ...
 
     async def pause(self, name: str, owner: str | None, author: str, *, paused: bool) -> int | None:
-        """Return when it fires next. Events that were not fired meanwhile are not published later."""
+        """Pause or resume a schedule, and return when it fires next. Events that fell into the pause are not published
+        later."""

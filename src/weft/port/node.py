@@ -43,8 +43,9 @@ class Delivery:
 class Way:
     """The way of one event, as far as a node remembers it (``weft trace``).
 
-    ``stored``: when it was durable here; None: unknown. ``sources``: the peers from which this origin's events come
-    now. ``acked_by``: peers that got it from here, and have it durable. Nothing older than ``since_us`` is remembered.
+    ``stored``: when the event became durable here; None: unknown. ``sources``: the peers from which this node now gets
+    the events of that origin. ``acked_by``: peers that got the event from here, and where it is durable. The node
+    remembers nothing from before ``since_us``.
     """
 
     stored: Moment | None
@@ -92,14 +93,15 @@ class SubscribeClient(Protocol):
     """A client's subscribe stream."""
 
     def opened(self, positions: Sequence[Position], more: bool) -> None:
-        """Where streams begin. ``more``: further ones follow before anything is delivered."""
+        """Where streams begin. ``more``: another call with further positions follows before anything is delivered."""
 
     def deliver(self, batches: Sequence[Delivered]) -> None: ...
 
     def assigned(self, generation: int, positions: Sequence[Position]) -> None: ...
 
     def withdrawn(self, event: EventId, rest: bool) -> None:
-        """The refusal of this event was taken. ``rest``: what was delivered behind it in its stream comes again."""
+        """The refusal of this event was accepted. ``rest``: everything that was delivered behind it in its stream comes
+        again."""
 
     def ended(self, error: WeftError) -> None:
         """Nothing more comes; the error is the last message."""
@@ -133,14 +135,14 @@ class MeshNode(Protocol):
 
     @property
     def checks(self) -> EventChecks:
-        """They are asked before anything is published, through every protocol."""
+        """The checks that every protocol asks before it publishes anything."""
 
     def addresses(self) -> list[str]:
-        """Where clients may go: this node first, then other nodes that are alive."""
+        """The addresses that clients may use: this node first, then other nodes that are alive."""
 
     def members(self) -> list[NodeState]:
-        """The other nodes of the mesh, including those that are down or have left: they hold what was published
-        there."""
+        """The other nodes of the mesh, including those that are down or have left: they may have events that no other
+        node has."""
 
     def check_open(self) -> None:
         """Raise ShuttingDown if this node accepts nothing more."""
@@ -161,7 +163,7 @@ class MeshNode(Protocol):
     ) -> None: ...
 
     def begin_trace(self, gateway: str, topic: Topic, events: int) -> SpanRef | None:
-        """The span in which a gateway publishes such events; None: they are not traced."""
+        """Begin the span in which a gateway publishes these events; None: they are not traced."""
 
     def way_of(self, event: EventId) -> Way:
         """What this node remembers of how an event came and where it went."""
@@ -185,9 +187,10 @@ class MeshNode(Protocol):
         with_history: bool = False,
     ) -> int:
         """Return the number of the subscription. Raise Busy or ShuttingDown as ``join`` does. ``owner``: the owner of
-        the member. ``with_history``: it also reads in archive tables what the log no longer has.
+        the member. ``with_history``: events that the log no longer has are read in archive tables.
 
-        What is read for it counts in ``holding``; the subscriber releases that, and closes it at the end.
+        Batches that are read for the subscription count in ``holding``. The subscriber gives the bytes back when the
+        batches have left, and closes ``holding`` at the end.
         """
 
     def tell(self, event: AddCredit | Handled | Settled) -> None:
@@ -200,10 +203,10 @@ class MeshNode(Protocol):
         """Durable when this returns."""
 
     async def set_group(self, group: str, policy: GroupPolicy) -> None:
-        """Likewise."""
+        """Durable when this returns."""
 
     async def drop_dead(self, group: str, events: tuple[EventId, ...]) -> None:
-        """Likewise."""
+        """Drop the dead letters of these events. Durable when this returns."""
 
     def dead_topic(self, group: str) -> Topic:
         """The topic of a group's dead letters. Raise UsageError if this is not a group's name."""

@@ -1,7 +1,7 @@
 """Replies that grow with the mesh come in pages of bounded size (SEC-05).
 
-A client that asks for a page gets one, and a token for the next. A client that does not, because it is older than
-pages, gets everything, as long as that fits into one message.
+A client that asks for a page gets one, and a token for the next page. An older client, which does not know pages, gets
+everything at once, as long as that fits into one message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from weft.wire.mesh.streams import read_stream_untrusted, stream_ref
 
 PAGE_BYTES_MAX: Final = 1 * MIB  # a few milliseconds to make, and little to hold for a client that does not read
 PAGE_ENTRIES_MAX: Final = 4096  # the same for entries, however small
-WHOLE_BYTES_MAX: Final = 15 * MIB  # without pages: what fits into a message of every version
+WHOLE_BYTES_MAX: Final = 15 * MIB  # without pages: clients of every version accept a message of this size
 
 
 class PagedRequest(Protocol):
@@ -35,7 +35,7 @@ class PagedRequest(Protocol):
 
 @dataclass(slots=True)
 class PageRoom:
-    """What still fits. ``is_paged``: the client may ask for the rest."""
+    """How much still fits into a reply. ``is_paged``: the client can ask for the rest."""
 
     is_paged: bool
     entries_left: int
@@ -43,14 +43,16 @@ class PageRoom:
 
     @classmethod
     def wanted(cls, limit: int | None) -> PageRoom:
-        """None: without pages. 0: as many as fit."""
+        """The room for a request with this limit of entries. None: the client does not know pages. 0: as many as
+        fit."""
         if limit is None:
             return cls(False, WHOLE_BYTES_MAX, WHOLE_BYTES_MAX)
         return cls(True, min(limit or PAGE_ENTRIES_MAX, PAGE_ENTRIES_MAX), PAGE_BYTES_MAX)
 
     @property
     def is_full(self) -> bool:
-        """Ask before another entry. Raise TooLarge if it is full and the client cannot ask for the rest."""
+        """Look at this before adding an entry. If the reply is full and the client cannot ask for the rest, this raises
+        TooLarge."""
         if self.entries_left > 0 and self.bytes_left > 0:
             return False
         if not self.is_paged:

@@ -1,7 +1,7 @@
 """How much a caller may make and send: topics, groups, subscriptions, events and bytes per second (SEC-05).
 
-A key may have its own quota (``weft keys create --quota``); the node's default holds for the rest. Each node counts by
-itself, since it started.
+A key may have its own quota (``weft keys create --quota``); the node's default holds for other keys, and for what the
+key's quota leaves open. Each node counts for itself, from its start on.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from weft.security.quota import Quota
 
 USAGES_MAX: Final = 10_000  # callers that are remembered: as many as there can be keys
 SEEN_MAX: Final = 16_384  # topics of one caller that are already checked
-PARTITIONS_OF_TOPIC: Final = 64  # that count as one topic: each has a stream, which takes some KiB of the node's memory
+PARTITIONS_OF_TOPIC: Final = 64  # that count as one topic: each partition is a stream, which takes some KiB of memory
 
 
 class Quotas:
-    """What each caller has used. ``otherwise`` holds for everything that its own quota does not set."""
+    """What each caller has used. ``otherwise`` is the quota for everything that the caller's own quota does not set."""
 
     def __init__(self, otherwise: Quota) -> None:
         self._otherwise = otherwise
         self._usages: OrderedDict[str, Usage] = OrderedDict()
 
     def usage(self, caller: Caller) -> Usage:
-        """What a caller has used, with its current quota: a change counts from the next call on."""
+        """What a caller has used, and its current quota. A new quota counts from the next call of this on."""
         quota = self.quota_of(caller.quota)
         usage = self._usages.pop(caller.who, None) or Usage(caller.who)
         usage.quota = quota
@@ -39,7 +39,7 @@ class Quotas:
         return usage
 
     def quota_of(self, own: Quota | None) -> Quota:
-        """What holds for a caller with this quota of its own."""
+        """The quota that holds for a caller with this quota of its own (None: without one)."""
         return self._otherwise if own is None else own.or_else(self._otherwise)
 
     def used(self, who: str) -> dict[str, int]:
@@ -49,14 +49,14 @@ class Quotas:
 
 
 class Usage:
-    """What one caller has used. Every check raises QuotaUsedUp, or Busy where waiting helps."""
+    """What one caller has used. A check that fails raises QuotaUsedUp, or Busy if waiting helps."""
 
     def __init__(self, who: str) -> None:
         self.quota = Quota()
         self.subscriptions = 0
         self._who = who
         self._topics = 0  # topics that it created
-        self._seen: set[tuple[Topic, int]] = set()  # topics to which it published, so many partitions at a time
+        self._seen: set[tuple[Topic, int]] = set()  # topics to which it published, with the block of partitions
         self._groups: set[str] = set()  # groups that it created
         self._debts = {"events": Debt(), "bytes": Debt()}
 
@@ -114,10 +114,10 @@ class Usage:
         self.subscriptions -= 1
 
     def use_group(self, groups: Groups, group: str) -> None:
-        """Check before it joins or moves a group, which may create the group.
+        """Check before the caller joins or moves a group, which may create the group.
 
-        A dropped group counts until the mesh need not remember it; then there is room for another, as there is after
-        one has expired.
+        A group that was dropped or has expired counts until the mesh need not remember it. Then the caller may create
+        another one.
         """
         if group in self._groups or self.quota.groups is None or groups.knows(parse_group(group)):
             return
@@ -133,14 +133,15 @@ class Usage:
 
 
 class Debt:
-    """What was spent and has not been earned back. Without debt, one thing may always be begun, however large it is."""
+    """What a caller has spent and not earned back yet. Without debt, it may always spend once, however much that is."""
 
     def __init__(self) -> None:
         self._debt = 0.0
         self._at_s = 0.0
 
     def spend(self, amount: int, per_s: int, now_s: float) -> float:
-        """Return 0, or how long to wait first; then nothing was spent. A second's worth may be spent at once."""
+        """Spend this amount and return 0; or spend nothing and return how long to wait first. One may spend what a
+        second earns at once."""
         debt = max(self._debt - (now_s - self._at_s) * per_s, 0.0)
         if debt >= per_s:
             return (debt - per_s) / per_s + 1 / per_s

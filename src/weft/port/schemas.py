@@ -13,7 +13,7 @@ from weft.model import Batch, Pattern, Topic
 from weft.schema.errors import SchemaBroken
 from weft.schema.registry import Change, TopicSchema
 
-Checked = Callable[[Mapping[int, SchemaBroken]], None]  # is told which of them may not be published, by their places
+Checked = Callable[[Mapping[int, SchemaBroken]], None]  # gets the index of each event that breaks the schema, and why
 
 
 class Payloads:
@@ -50,7 +50,7 @@ class Payloads:
 
 class EventChecks(Protocol):
     """All methods are called on the event loop. ``rules`` becomes another object whenever a topic without a schema may
-    have got one: until then, a topic to which nothing applies need not be checked again."""
+    have got one. As long as it stays the same, a topic to which nothing applied need not be checked again."""
 
     @property
     def rules(self) -> object: ...
@@ -59,12 +59,13 @@ class EventChecks(Protocol):
         """Whether events of this topic are checked at all."""
 
     def check(self, publisher: object, topic: Topic, payloads: Payloads, done: Checked, *, first_only: bool) -> None:
-        """``done`` is called once, at once or, if there is much to check, later. One publisher's events for one topic
-        keep their order. ``first_only``: stop at the first event that may not be published."""
+        """Check payloads, and call ``done`` once: before this returns, or later if there is much to check. One
+        publisher's events for one topic keep their order. ``first_only``: stop at the first event that breaks the
+        schema."""
 
 
 class NoChecks:
-    """``EventChecks`` where there are no schemas."""
+    """``EventChecks`` for a node without schemas."""
 
     rules: object = None
 

@@ -20,7 +20,7 @@ from weft.port.history import Archived, History, HistoryAway
 from weft.port.pages import PageRoom
 from weft.wire.mesh import mesh_pb2 as pb
 
-TOPIC_INFO_BYTES: Final = 50  # roughly, of what is said about a topic beside its name
+TOPIC_INFO_BYTES: Final = 50  # the rough size of what a reply says about a topic, without its name
 TOPICS_KEPT_MAX: Final = 16_384  # names that were found valid: they come again with every batch
 
 
@@ -36,8 +36,8 @@ def read_topic_untrusted(text: str) -> Topic:
 async def topics_of(
     streams: KnownStreams, pattern: Pattern, caller: Caller, room: PageRoom, after: str
 ) -> tuple[list[pb.TopicInfo], str]:
-    """The matching topics that the caller may subscribe to, as many as fit; and the last of them if there may be
-    more."""
+    """Return the matching topics that the caller may subscribe to, as many as fit. Return also the last of them if
+    there may be more."""
     found: list[pb.TopicInfo] = []
     async for (stream, _), info, archived in streams.matching(pattern, _behind(after) if after else None):
         name = stream.topic
@@ -68,8 +68,8 @@ def _behind(topic: str) -> tuple[Stream, Epoch]:
 
 
 async def streams_of(log: Log, pattern: Pattern, after: tuple[Stream, Epoch] | None) -> AsyncIterator[StreamInfo]:
-    """Yield the streams that a subscription to the pattern would select, in order. Now and then others get their turn:
-    there may be a hundred thousand streams."""
+    """Yield the streams that a subscription to the pattern would select, in order. Other tasks get their turn now and
+    then, because there may be a hundred thousand streams."""
     while True:
         infos, after = log.streams_after(pattern, after, LOOK_STREAMS_AT_ONCE)
         for info in infos:

@@ -1,4 +1,4 @@
-"""HOST:PORT as people write it, IPv6 in brackets."""
+"""Addresses as people write them: HOST:PORT, with IPv6 hosts in brackets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Address(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it. Of names, only ``localhost`` is known to be local."""
+        """Whether only this machine can reach it. The only host name that counts as local is ``localhost``."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
@@ -36,7 +36,7 @@ class Address(NamedTuple):
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it means every address of this machine, which means nothing to other machines."""
+        """Whether it means every address of this machine. Other machines cannot use such an address."""
         try:
             return ip_address(self.host).is_unspecified
         except ValueError:

@@ -7,11 +7,12 @@ from typing import Final
 
 from weft.membership import Chance
 
-DOUBLINGS_MAX: Final = 32  # from a millisecond to weeks: no limit is higher
+DOUBLINGS_MAX: Final = 32  # a millisecond becomes weeks: more than any limit
 
 
 class Backoff:
-    """For one address. ``jitter`` is the share of a delay that chance may remove: 0 for nothing, 1 for all of it."""
+    """The delays for one address. ``jitter`` is the share of a delay that chance may remove: 0 for nothing, 1 for all
+    of it."""
 
     def __init__(self, least_s: float, most_s: float, jitter: float, chance: Chance) -> None:
         self._least_s = least_s
@@ -32,6 +33,6 @@ class Backoff:
         return delay_s
 
     def on_lived(self, lived_s: float) -> None:
-        """A link stood for so long. A link that breaks sooner than we waited for it does not reset the delays."""
+        """A link has ended after this long. Reset the delays, unless it stood for less time than we waited for it."""
         if lived_s >= self.ceiling_s:
             self._failures = 0

@@ -37,7 +37,8 @@ class Ways:
 
 
 class OpenNode(ABC):
-    """What exists while a node is open. ``work`` does what the session wants, after everything that happened."""
+    """Everything that exists while a node is open. After each event, ``work`` is called and does what the session
+    wants."""
 
     def __init__(self) -> None:
         self.udp: UdpSocket | None = None
@@ -47,7 +48,7 @@ class OpenNode(ABC):
         self._kept: dict[HostAndPort, asyncio.Task[None]] = {}  # connections that are made again when they end
 
     async def open(self, ways: Ways, datagram_bytes_max: int) -> None:
-        """UsageError if an address cannot be had."""
+        """Listen; UsageError if an address is not available."""
         try:
             if ways.udp is not None:
                 self.udp = await UdpSocket.bind(*ways.udp, self.on_datagrams, datagram_bytes_max=datagram_bytes_max)
@@ -78,7 +79,7 @@ class OpenNode(ABC):
         return found
 
     def failed(self, what: str, error: Exception) -> None:
-        """A bug in the application: the node goes on."""
+        """Report a bug in the application; the node goes on."""
         asyncio.get_running_loop().call_exception_handler({"message": what, "exception": error})
 
     async def resolve(self, host: str, port: int) -> Address:
@@ -88,8 +89,8 @@ class OpenNode(ABC):
         return await self.udp.resolve(host, port)
 
     async def join_quic(self, address: HostAndPort, root_pem: bytes, timeout_s: float) -> Address:
-        """Connect, and again whenever the connection ends; return where to send to. PeerError if it does not work
-        now."""
+        """Connect, and connect again whenever the connection ends. Return where to send to; PeerError if the first
+        attempt fails."""
         if address not in self._kept and len(self._kept) >= DATAGRAM_SOUGHT_MAX:
             raise UsageError("too many nodes to join by QUIC", limit=DATAGRAM_SOUGHT_MAX)
         self._stop_keeping(address)
@@ -105,7 +106,7 @@ class OpenNode(ABC):
             task.cancel()
 
     def send(self, each: Outgoing) -> bool:
-        """Return False if it is lost here already."""
+        """Send a packet; return False if it is lost here already."""
         if is_quic(each.target):
             return self.quic.send(each.data, each.target)
         udp = self.udp
@@ -113,7 +114,7 @@ class OpenNode(ABC):
 
     @abstractmethod
     def seek(self, target: Address) -> None:
-        """Ask that address to be a neighbour, now and until it is."""
+        """Ask that address to be a neighbour, again and again until it is one."""
 
     @abstractmethod
     def work(self) -> None: ...
@@ -163,8 +164,8 @@ class DatagramNode(ABC, Generic[Opened]):
         self._close()
 
     def _close(self) -> None:
-        """Nobody is told: neither protocol has a goodbye, and others notice the silence (EMC-15). QUIC has a
-        goodbye."""
+        """Close the node. Neither protocol has a goodbye, so neighbours notice only the silence (EMC-15). QUIC
+        connections do say goodbye."""
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.close()

@@ -18,7 +18,8 @@ class Turns:
         self._changed: asyncio.Future[None] = self._loop.create_future()
 
     async def changed(self) -> None:
-        """Wait until something has happened. Several tasks may wait, and cancelling one must not end it for all."""
+        """Wait until something has happened. Several tasks may wait; cancelling one of them does not affect the
+        others."""
         await asyncio.shield(self._changed)
 
     def happened(self, look_again_s: float) -> None:
@@ -27,7 +28,7 @@ class Turns:
             return
         if self._timer is None or self._timer_s != look_again_s:
             self._cancel()
-            self._timer_s = look_again_s  # uvloop's own handle does not know this if it is now
+            self._timer_s = look_again_s  # kept here, because uvloop's handle has no time if it is due at once
             self._timer = self._loop.call_at(look_again_s, self._due)
         self._changed.set_result(None)
         self._changed = self._loop.create_future()

@@ -95,7 +95,7 @@ def admin_methods(answers: Answers) -> dict[str, tuple[Method, Any]]:
 
 
 def key_methods(keys: KeyAnswers) -> dict[str, tuple[Method, Any]]:
-    """The methods for API keys, likewise."""
+    """The methods for API keys by name, in the same form."""
 
     async def known_keys(request: pb.KeysRequest, caller: Caller) -> pb.KeysReply:
         caller.check_admin("see keys")

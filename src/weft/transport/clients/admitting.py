@@ -1,4 +1,4 @@
-"""Who makes a call: by the key in its metadata (``authorization: Bearer weft_...``), and the connection it came by."""
+"""Finds out who makes a call, by the key in its metadata (``authorization: Bearer weft_...``) and its connection."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from weft.wire.mesh import BadMeshMessage
 from weft.wire.mesh import mesh_pb2 as pb
 from weft.wire.mesh.checks import check_headers
 
-UNSENT_BYTES_MAX: Final = 16 * MIB  # unread by the client: then it gets nothing more
+UNSENT_BYTES_MAX: Final = 16 * MIB  # a client that leaves this much unread gets nothing more
 EVENT_CHARS_MAX: Final = 512  # of the place where a reply is kept
 
 

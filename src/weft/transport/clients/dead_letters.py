@@ -1,7 +1,7 @@
 """Dead letters for clients: what a group's readers could not handle, listed and dropped.
 
-Every node has the dead letters of every group. A caller that may use a group sees its letters of topics that the caller
-may subscribe to: it could have read these events anyway, and refused them as a member of the group.
+Every node has the dead letters of every group. A caller that may use a group sees those of its letters whose topics the
+caller may subscribe to: as a member of the group it could have read and refused these events anyway.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class DeadLetterQueries:
                     yield place, found
 
     async def _events(self, topic: str) -> AsyncIterator[tuple[EventId, Event]]:
-        """Yield all events that this node has of a topic; between pieces, others have their turn."""
+        """Yield all events that this node has of a topic. Other tasks have their turn in between."""
         log = self._node.log
         for info in sorted(log.streams(Pattern(topic)), key=lambda each: (each.stream, each.epoch)):
             place = info.start

@@ -30,7 +30,8 @@ class WantedRange(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Stored batches of one range, by its number. The first may begin before ``first``, the last end behind ``end``."""
+    """Stored batches of one range, with its number. The first batch may begin before ``first``, and the last one may
+    end behind ``end``."""
 
     number: int
     first: int
@@ -68,7 +69,8 @@ class RangesReading:
         return self.number >= len(self._ranges)
 
     async def next(self, log: Log, history: History | None) -> list[Piece]:
-        """Read enough for one reply; nothing at the end. What the log no longer has comes from archive tables."""
+        """Read enough for one reply; return nothing at the end. Events that the log no longer has come from archive
+        tables."""
         while not self.is_over:
             pieces = await self.read(log, history)
             if pieces or self.is_over:
@@ -89,9 +91,9 @@ class RangesReading:
         return []
 
     async def read(self, log: Log, history: History | None) -> list[Piece]:
-        """Do the same from the log only, for as many ranges as one turn of the loop allows; others have their turn in
-        between. Nothing also where an archive table has to be read. An error in a range is raised once everything
-        before it was returned."""
+        """Do the same from the log only, with a bounded number of reads; other tasks have their turn in between. Return
+        nothing, too, if the next events have to be read in an archive table. An error in a range is raised only when
+        everything before it was returned."""
         pieces: list[Piece] = []
         room, read_bytes = self._bytes_max, 0
         for _ in range(LOOK_STREAMS_AT_ONCE):
@@ -105,8 +107,8 @@ class RangesReading:
             try:
                 stored = self._ahead or self._read_some(log, min(room, READ_AT_ONCE_BYTES))
             except WeftError:
-                if pieces or self._is_archived(log, history):  # retention, in its thread, may be quicker just now
-                    break  # the next reply raises it, or has it from the table
+                if pieces or self._is_archived(log, history):  # retention may just have deleted it, in its own thread
+                    break  # the next call raises the error, or reads the archive table
                 raise
             size = sum(map(len, stored))
             goes_on = bool(pieces) and pieces[-1].number == self.number

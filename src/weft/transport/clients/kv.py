@@ -45,7 +45,7 @@ STATES: Final = {State.PUT: pb.KV_PUT, State.DELETED: pb.KV_DELETED, State.EXPIR
 
 
 class KvCalls:
-    """An error that a method raises ends its call."""
+    """The methods that serve these calls. An error that a method raises ends its call."""
 
     def __init__(self, node: MeshNode, store: KeyValueStore, access: Access) -> None:
         self._access = access

@@ -23,7 +23,7 @@ DELIVERED_BYTES: Final = 256 * KIB  # a message is full at this size: most clien
 
 
 def read_events_untrusted(message: pb.PublishEvents, producer: bytes, now_us: int) -> Batch:
-    """Make the batch that a client means. ``producer``: that of its stream, empty if it has none."""
+    """Make a batch of a client's events. ``producer``: the producer id of its stream, empty if it has none."""
     events = message.events
     if not events:
         raise UsageError("there are no events to publish")

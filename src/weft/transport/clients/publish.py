@@ -1,8 +1,8 @@
-"""Publish: one stream per client, batches in, receipts out.
+"""Publish: one stream per client, on which batches come in and receipts go out.
 
-Nothing waits in between: a message is handled in the turn of the loop in which it comes, and the receipts of a sync
-leave in the turn in which it ends, as one message. A stream is not read while too many receipts are owed, or while its
-client does not read them.
+Nothing waits in between. A message is handled in the turn of the loop in which it comes. When a sync of the log ends,
+all its receipts leave in the same turn, as one message. A stream is not read while too many receipts are owed, or while
+its client does not read them.
 
 A few compressed bytes may expand to very many. Batches that would hold up the event loop are checked a few in each of
 its turns, one stream after the other, and large batches in a thread.
@@ -41,7 +41,7 @@ CHECKED_AT_ONCE_BYTES_MAX: Final = 1 * MIB  # uncompressed, of one message or on
 BATCH_COST_BYTES: Final = 4 * KIB  # what a batch costs beside its bytes: at most 256 batches at once, 5 ms
 PUBLISH_BATCHES_MAX: Final = 1024  # in one message of a client; each batch is answered by itself
 NAMED_EVENTS_MAX: Final = 1_000  # of a larger batch, only the first event that breaks a schema is named
-PUBLISH_PART: Final = 2  # a stream gets half of what its caller may hold, so another one goes on while it is held up
+PUBLISH_PART: Final = 2  # a stream may use half of its caller's share, so that another stream goes on if it is held up
 TOPICS_KEPT_MAX: Final = 16_384  # topics of one stream that are already checked: 1.5 MiB
 REFUSED_KEPT_MAX: Final = 16_384  # refused requests of one stream, which batches under way may name: 1.5 MiB
 
@@ -52,7 +52,7 @@ class PublishStream:
     def __init__(
         self, node: MeshNode, later: LaterStore, caller: Caller, call: ServerCall, checking: asyncio.Lock
     ) -> None:
-        """``checking``: the queue, shared by all streams, for what takes long to check."""
+        """``checking``: the queue for checks that take long; all streams share it."""
         self._node = node
         self._later = later
         self._checking = checking
@@ -142,7 +142,7 @@ class PublishStream:
         if len(request.open.producer_id) not in (0, PRODUCER_BYTES):
             raise BadMeshMessage("a producer id is 16 bytes", have=len(request.open.producer_id))
         self._producer = request.open.producer_id
-        self._node.join(self)  # not refused earlier: many clients do not understand an end before their first message
+        self._node.join(self)  # refused only here: many clients do not understand an end before their first message
         opened = pb.PublishOpened(
             node_id=self._node.node_id,
             epoch=self._node.log.epoch,
@@ -214,7 +214,7 @@ class PublishStream:
     def _take_events(self, message: pb.PublishEvents) -> None:
         self._owe({message.request: message.ByteSize()}, 1)
         self._forget_if_changed()
-        if self._unchecked:  # these come behind it
+        if self._unchecked:  # what came before is not checked yet, and these events must not overtake it
             self._unchecked.append((message, b""))
         else:
             self._read_events(message)
@@ -255,7 +255,7 @@ class PublishStream:
         node, copies, partition = self._node, message.copies, message.partition
         if self._refused and message.after and message.after in self._refused:
             behind = BehindRefused("the batch before it was refused", before=message.after)
-            self.refused(message.request, behind)  # and so is what comes after this one
+            self.refused(message.request, behind)  # batches that must come after this one are refused in the same way
             return
         try:
             self._usage.publish(node.log, node.node_id, topic, len(batch), batch.size, self._loop.time(), partition)
@@ -354,7 +354,7 @@ class PublishStream:
                 return
             if cost > CHECKED_AT_ONCE_BYTES_MAX:
                 await self._take_large(message, data)
-                self._unchecked.popleft()  # not before: what comes meanwhile is behind it
+                self._unchecked.popleft()  # only now, so that what came meanwhile was put behind it
                 return
             self._unchecked.popleft()
             self._take_batch(message, data)

@@ -1,5 +1,4 @@
-"""The calls of ``Mesh`` that ask for something or move something once: Fetch, Positions, Commit, DropGroup, Topics,
-Trace, Whoami."""
+"""The calls of ``Mesh`` with one request: Fetch, Positions, Commit, DropGroup, Topics, Trace, Whoami."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ REPLY_BYTES: Final = 1 * MIB  # of a fetch that sets no size
 
 
 class Queries:
-    """An error that a method raises ends its call."""
+    """The methods that serve these calls. An error that a method raises ends its call."""
 
     def __init__(self, node: MeshNode) -> None:
         self._node = node
@@ -51,8 +50,8 @@ class Queries:
     # --- a range of a stream -------------------------------------------------------------------------------------
 
     async def fetch(self, request: pb.FetchRequest, call: ServerCall, caller: Caller) -> None:
-        """Send the ranges part by part. The next part is read when the last one has left, and while the caller holds
-        not too much."""
+        """Send the ranges part by part. The next part is read when the last one has left, and the caller's account has
+        room."""
         with closing(self._node.held.holding(caller.who, Use.FETCH)) as holding:
             await self._fetch(request, call, caller, holding)
 
@@ -116,7 +115,7 @@ class Queries:
         return [pb.Member(node_id=each.node_id, addresses=each.addresses) for each in self._node.members()]
 
     def _place_of(self, known: Known, group: str, timestamp_us: int | None) -> tuple[pb.PositionsOfStream, int]:
-        """Find the place, and how many bytes of batches were read for it."""
+        """Find the positions in a stream; return also how many bytes of batches were read for that."""
         archived, size = known.archived, 0
         if known.info is not None:
             place, size = self._place(known.info, group, timestamp_us)
@@ -276,8 +275,8 @@ def _moment(moment: Moment) -> pb.TraceMoment:
 
 
 async def _reply_parts(pieces: list[Piece], columns: list[str], done: int | None) -> tuple[bytes, bytes | memoryview]:
-    """Stored batches leave as they are. Taking columns out of them is done in a thread, because Arrow releases the GIL
-    meanwhile."""
+    """Encode a reply. If all columns are wanted, stored batches leave as they are. Otherwise a thread takes out the
+    columns, because Arrow releases the GIL meanwhile."""
     if columns:
         return await asyncio.to_thread(reply_parts, pieces, columns, done)
     return reply_parts(pieces, columns, done)

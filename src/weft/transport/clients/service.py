@@ -1,4 +1,4 @@
-"""Which methods there are, and what serves them."""
+"""The methods of the gRPC services, and which code serves each."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def admin_handlers(answers: Answers, keys: KeyAnswers, access: Access, held: Hel
 def unary(
     access: Access, held: HeldBytes, answer: Callable[[Q, Caller], Awaitable[Message]], request_type: type[Q]
 ) -> Handler:
-    """Make a method with one message each way. A WeftError of ``answer`` ends the call."""
+    """Make the handler of a method with one message each way. A WeftError that ``answer`` raises ends the call."""
 
     async def serve(call: ServerCall) -> None:
         caller = await admitted(access, call)

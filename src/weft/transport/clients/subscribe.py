@@ -1,4 +1,4 @@
-"""Subscribe: one stream per subscription, events out as far as the client's credit goes.
+"""Subscribe: one stream per subscription, on which events go out as long as the client has credit.
 
 Deliveries leave in the same turn of the loop, as long as the client takes them. The core delivers no more than the
 client gave credit for, so credit bounds what waits here. Deliveries that wait together go out together, up to about 128
@@ -63,7 +63,7 @@ class SubscribeStream:
         self._caller = caller
         self._call = call
         self._subscription: int | None = None
-        self._usage: Usage | None = None  # set once the subscription counts
+        self._usage: Usage | None = None  # set once the subscription counts against the caller's quota
         self._credit_bytes = 0  # given by the client and not used yet
         self._waiting: deque[Delivered | pb.SubscribeReply | Unfinished] = deque()
         self._writing: dict[Unfinished, asyncio.Task[None]] = {}
@@ -71,7 +71,7 @@ class SubscribeStream:
         self._holding = node.held.holding(caller.who, Use.SUBSCRIBE, SUBSCRIBE_PART)
         self._pouring: asyncio.Task[None] | None = None  # while something waits for the client to read
         self._is_plain = False  # the client gets events instead of batches
-        self._unpacking: Unpacking | None = None  # of the first batch that waits, if a part of it has left
+        self._unpacking: Unpacking | None = None  # the rest of the first waiting batch, if a part of it has left
         self._is_paged = False  # the client accepts the positions it begins at in several messages
         self._opened = pb.SubscribeOpened()  # the next of these messages
         self._is_orderly = False  # either side has said that the stream is over
@@ -148,7 +148,7 @@ class SubscribeStream:
         self._end()
 
     def expel(self, error: WeftError) -> None:
-        """The caller may read no more. This includes what waits here."""
+        """The caller may read nothing more: what waits here is dropped, too."""
         if not self._over:
             for writing in self._writing.values():
                 writing.cancel()

@@ -1,4 +1,4 @@
-"""The two ends of a gRPC call: messages in, messages out, and how it ended.
+"""The two ends of a gRPC call: reading messages, writing messages, and how the call ended.
 
 A call owns its stream from the first byte to the last. Cancelling ``read`` or ``write`` never harms the call.
 """
@@ -18,11 +18,11 @@ from weft.wire.http2 import ErrorCode, Headers, Stream
 from weft.wire.rpc import BadCall, Metadata, RpcError, StatusCode
 
 UNREAD_BYTES_MAX: Final = 4 << 20  # with more, the peer gets no more window
-UNREAD_MESSAGE_BYTES: Final = 64  # what surrounds a message, roughly
-UNSENT_BYTES_MAX: Final = 1 << 20  # with more, ``write`` waits
-UNSENT_OF_CONNECTION_BYTES_MAX: Final = 16 << 20  # with more, it waits until nothing of its own call is unsent
-DEADLINE_SLACK_S: Final = 0.01  # between two clocks that count in milliseconds
-DETAILS_MAX: Final = 1024  # characters of a status: clients take 8 KiB of headers, and each may become 12 bytes
+UNREAD_MESSAGE_BYTES: Final = 64  # what a waiting message costs beside its bytes, roughly
+UNSENT_BYTES_MAX: Final = 1 << 20  # of one call; with more, ``write`` waits
+UNSENT_OF_CONNECTION_BYTES_MAX: Final = 16 << 20  # of all calls; with more, ``write`` waits until its call has none
+DEADLINE_SLACK_S: Final = 0.01  # allowed between two clocks that count in milliseconds
+DETAILS_MAX: Final = 1024  # characters of a status: clients take 8 KiB of headers; a character may take 12 bytes there
 NO_COMPRESSION: Final = RpcError(
     StatusCode.UNIMPLEMENTED,
     "compressed messages are not understood: send them as they are",
@@ -67,9 +67,9 @@ class Call:
         return message
 
     def deliver_to(self, take: Callable[[bytes], None]) -> None:
-        """From now on, ``take`` gets messages as they come, and none waits. ``read`` is only for the end.
+        """From now on, ``take`` gets each message as it comes. Use ``read`` only to wait for the end.
 
-        ``take`` may ``hold`` already while it gets those that waited."""
+        Messages that were not read yet are handed to ``take`` at once; it may call ``hold`` during that."""
         self._stream.deliver = take
         self._unread_bytes = 0
         self._release()
@@ -91,7 +91,7 @@ class Call:
             self.release()
 
     async def write(self, message: bytes) -> None:
-        """Send at once. Returns when there is room for more; RpcError when the call is over."""
+        """Send at once; return when there is room for more. Raise RpcError if the call is over."""
         self.write_now(message)
         await self.wait_for_room()
 
@@ -122,7 +122,7 @@ class Call:
         self._endpoint.flush_soon()
 
     def write_now(self, message: bytes | memoryview, head: bytes = b"") -> None:
-        """Do the same without even waiting for the next turn of the loop, because somebody is waiting for it."""
+        """Do the same, but send before this returns, and not at the end of this turn of the loop."""
         self._stream.send(message, head)
         self._endpoint.flush_now()
 
@@ -132,7 +132,8 @@ class Call:
 
     @property
     def is_full(self) -> bool:
-        """The peer does not take what is sent: it does not read this call, or many other calls of its connection."""
+        """Whether too much is unsent, because the peer does not read this call, or many other calls of its
+        connection."""
         unsent = self._stream.waiting_bytes
         if unsent > UNSENT_BYTES_MAX:
             return True
@@ -144,7 +145,7 @@ class Call:
         return self._stream.closed
 
     def _failure(self) -> RpcError:
-        """A new error for each caller, because an exception remembers where it was raised."""
+        """The error of the call, as a new object for each caller: an exception remembers where it was raised."""
         if self.error is None:
             return RpcError(StatusCode.CANCELLED, "the call is over")
         return RpcError(self.error.status, self.error.details, self.error.metadata)
@@ -171,7 +172,7 @@ class Call:
         self._fail(RpcError(rpc.status_of_reset(code), reason))
 
     def _fail(self, error: RpcError) -> None:
-        """The call is over, and this is why, unless a reason is known already."""
+        """End the call with this error, unless it has one already."""
         self.error = self.error or error
         self._stop_timer()
         self._read_no_more()
@@ -208,7 +209,8 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 
 class ClientCall(Call):
-    """Our end of a call that we made. ``trailing`` came with its end; ``left_s`` is how much of its time is left."""
+    """Our end of a call that we made. ``trailing`` is the metadata that came at the end. ``left_s`` is how much of the
+    call's time is left when it begins."""
 
     def __init__(
         self, endpoint: Endpoint, headers: Headers, timeout_s: float | None, left_s: float | None = None
@@ -238,7 +240,7 @@ class ClientCall(Call):
         return self._ended
 
     def end(self) -> None:
-        """We send no more."""
+        """Say that we send nothing more."""
         self._stream.end()
         self._endpoint.flush_soon()
 
@@ -281,7 +283,7 @@ class ClientCall(Call):
             raise RpcError(StatusCode.UNKNOWN, f"the answer is {fields.get('content-type', 'nothing')!r}, not gRPC")
 
     def on_reset(self, code: int, reason: str) -> None:
-        """A server that keeps our deadline may end the call sooner than we do."""
+        """The stream was reset. A server that knows our deadline may do this a little before we notice the deadline."""
         self.is_refused = code == ErrorCode.REFUSED_STREAM
         left_s = self._deadline_s - asyncio.get_running_loop().time()
         if code == ErrorCode.CANCEL and left_s < DEADLINE_SLACK_S:
@@ -294,7 +296,7 @@ class ClientCall(Call):
             self.error = RpcError(StatusCode.INTERNAL, "the call ended without a status")
         self._stop_timer()
         self._read_no_more()
-        self._wake_writers()  # the server does not read them
+        self._wake_writers()  # the server reads no more, so there is no point in waiting
 
     def on_refused(self, compressed: bool, size: int) -> None:
         if compressed:
@@ -372,8 +374,7 @@ class ServerCall(Call):
             self._endpoint.flush_soon()
 
     def widen(self) -> None:
-        """The caller is known now: it may send as much at a time as other callers. Before that, it gets one small
-        window."""
+        """We know the caller now: give it the full window. Before that, it has one small window."""
         self._welcome()
         self._stream.widen()
         self._endpoint.flush_soon()
@@ -382,7 +383,7 @@ class ServerCall(Call):
         self._timer = asyncio.get_running_loop().call_later(timeout_s, self._late)
 
     def finish(self, status: StatusCode, details: str = "", metadata: Metadata = ()) -> None:
-        """End the call, behind everything that waits. Calling it again does nothing."""
+        """End the call after everything that waits was sent. Calling this again does nothing."""
         if self._finished:
             return
         trailers = rpc.trailers(status, details[:DETAILS_MAX], metadata)
@@ -393,19 +394,19 @@ class ServerCall(Call):
             self._answered = True
             self._stream.send_headers([*rpc.RESPONSE, *trailers], end=True)
         if self._stream.closed:
-            self._stop_timer()  # otherwise it guards the rest, if the caller does not take it
+            self._stop_timer()  # while something waits, the timer goes on, in case the caller does not read it
         self._wake_writers()
         self._endpoint.flush_soon()
 
     def refuse_http(self) -> None:
-        """This is not a gRPC call: say so in HTTP."""
+        """Answer with an HTTP status, because this is not a gRPC call."""
         self._finished = True
         self._stream.send_headers(rpc.NOT_GRPC, end=True)
 
     def give_up(self, error: RpcError) -> None:
-        """End it now. What waits is not sent, and the handler is cancelled."""
+        """End the call now. Messages that wait are not sent, and the handler is cancelled."""
         if self._finished or self.has_sent_part:
-            self._stream.reset()  # a good status must not follow missing messages, nor any come within one
+            self._stream.reset()  # OK must not follow if messages are missing, and no status may come within a message
         self._stream.drop_waiting()
         self.finish(error.status, error.details, error.metadata)
         self._fail(error)
@@ -415,7 +416,7 @@ class ServerCall(Call):
 
     @property
     def has_sent_part(self) -> bool:
-        """Some of a message was sent, and the rest waits."""
+        """Whether a part of a message was sent, and the rest waits."""
         return self._stream.has_sent_part
 
     def _late(self) -> None:
@@ -431,7 +432,7 @@ class ServerCall(Call):
         self._read_no_more()
 
     def on_reset(self, code: int, reason: str) -> None:
-        """Nothing more is sent. A handler that holds something learns of it in its turn."""
+        """The stream was reset: nothing more is sent. The handler is told later, in its turn (``_Endings``)."""
         if self.has_begun:
             self._end(partial(self._caller_gone, code, reason))
         else:

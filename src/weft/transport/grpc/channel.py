@@ -1,4 +1,4 @@
-"""Calls to one server, over one connection that is made when it is first needed, and again after it was lost."""
+"""Calls to one server, over one connection. It is made when it is first needed, and made again after it was lost."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from weft.wire import rpc
 from weft.wire.http2 import CLIENT_SETTINGS, GoneAway, Stream, StreamOwner
 from weft.wire.rpc import Metadata, RpcError, StatusCode
 
-ATTEMPTS_MAX: Final = 3  # of a call that a server refused without looking at it
-PLACES_FOR_CALLS: Final = 24  # which calls that stay open leave free for others, of 1,024 that a node allows
+ATTEMPTS_MAX: Final = 3  # for a call that a server refused without looking at it
+PLACES_FOR_CALLS: Final = 24  # of the 1,024 streams that a node allows, ``stream`` leaves these free for short calls
 
 
 class Unreachable(PeerError):
@@ -48,7 +48,7 @@ class Crowded(UsageError):
 
 
 class Channel:
-    """``tls`` is asked at every dial, so a new certificate counts from the next one on."""
+    """``tls`` is called at every dial, so a new certificate is used from the next dial on."""
 
     def __init__(
         self, host: str, port: int, settings: ChannelSettings, tls: Callable[[], ChannelTls] | None = None
@@ -74,10 +74,11 @@ class Channel:
             raise self._closed()
         dialling = self._dialling
         if dialling is None:
-            # What a connection calls is called in the context that it was made in: that of nobody, for it outlives all.
+            # A connection calls its users in the context in which it was made. It outlives the caller that needs it
+            # first, so it is made in an empty context.
             dialling = self._dialling = Context().run(asyncio.get_running_loop().create_task, self._dial())
             dialling.add_done_callback(self._dialled)
-        await asyncio.wait([dialling])  # others may wait for it, too: cancelling one does not cancel it
+        await asyncio.wait([dialling])  # if this caller is cancelled, dialling goes on, because others may wait for it
         if dialling.cancelled():
             raise self._closed()
         endpoint = dialling.result()
@@ -102,7 +103,7 @@ class Channel:
         try:
             headers = rpc.request_headers(path, self._authority, scheme, self._settings.user_agent, left_s, metadata)
         except BaseException:
-            self._pass_turn()  # it was for us
+            self._pass_turn()  # we had the turn, and do not use it
             raise
         call = ClientCall(endpoint, headers, timeout_s, left_s)
         call.on_done = self._pass_turn
@@ -126,8 +127,8 @@ class Channel:
         return await self.call(path, metadata)
 
     async def unary(self, path: str, request: bytes, metadata: Metadata = (), timeout_s: float | None = None) -> bytes:
-        """Make a call with one message each way; raise RpcError. If the server refused it without looking, because it
-        goes away, it is made again: proxies do that after every thousand calls or so."""
+        """Make a call with one message each way; raise RpcError. If the server refuses the call without looking at it,
+        because it is going away, the call is made again: proxies go away after every thousand calls or so."""
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
         left_s = timeout_s
@@ -210,7 +211,7 @@ class Channel:
             transport, _ = await asyncio.get_running_loop().create_connection(lambda: protocol, self._host, self._port)
             if secure is not None:
                 await secure.shaken
-            await connection.settled_once  # the server may refuse us: with TLS 1.3, this is when it says so
+            await connection.settled_once  # with TLS 1.3, a server that refuses our certificate says so only now
         except BaseException:
             if transport is not None:
                 transport.abort()
@@ -257,14 +258,14 @@ class Channel:
             await waiter
         except asyncio.CancelledError:
             if waiter.cancelled():
-                with suppress(ValueError):  # the one whose turn it was has skipped it
+                with suppress(ValueError):  # ``_pass_turn`` may have removed it already
                     self._queue.remove(waiter)
             else:
-                self._pass_turn()  # it was ours
+                self._pass_turn()  # we had the turn, and do not use it
             raise
 
     def _pass_turn(self) -> None:
-        """A call is over, so the next one may begin."""
+        """Let the next call in the queue begin, because another one is over."""
         while self._queue:
             waiter = self._queue.popleft()
             if not waiter.done():

@@ -1,7 +1,8 @@
-"""A gRPC server: it lets connections in, finds the methods of calls, and ends everything in order.
+"""A gRPC server: it accepts connections, finds the methods of calls, and ends everything in order.
 
-Strangers cost something before anybody knows who they are, so bounds come first (``weft.doors``): on connections, on
-connections from one host, and on the time for a handshake, for a first request, and until a call is welcome.
+A connection costs something before we know who made it. So there are bounds from the start (``weft.doors``): on the
+number of connections, on connections from one host, and on the time for a handshake, for a first request, and until a
+call is welcome.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ Handler = Callable[[ServerCall], Awaitable[None]]
 
 PORT: Final = "grpc"  # the name of its door
 CANCEL_S_MAX: Final = 5.0  # for cancelled handlers to end
-BEGINNINGS_MAX: Final = 16  # of calls in one turn of the loop, at 0.4 ms each; one read may bring a thousand
-ENDINGS_MAX: Final = 16  # of calls whose callers are gone, in one turn: each releases what it had
+BEGINNINGS_MAX: Final = 16  # calls that begin in one turn of the loop, at 0.4 ms each; one read may bring a thousand
+ENDINGS_MAX: Final = 16  # calls that end in one turn because their callers are gone: each has to release what it had
 DEFECT: Final = "a defect in this server; its log says more"
 STOPPING: Final = RpcError(StatusCode.UNAVAILABLE, "the server is stopping")
 
@@ -63,13 +64,13 @@ class ServerObserver(Protocol):
     """Metrics and logs."""
 
     def connection_refused(self, host: str, reason: str) -> None:
-        """It has no TLS; or there are too many, and the server has no doorkeeper that reports it."""
+        """A connection was refused: it has no TLS; or there are too many, and no doorkeeper reports that."""
 
     def connection_dropped(self, host: str, reason: str) -> None:
-        """Its peer broke a rule, or did nothing for too long."""
+        """A connection was ended: its peer broke a rule, or did nothing for too long."""
 
     def handler_failed(self, path: str, error: Exception) -> None:
-        """This is a bug here: whatever callers do is an RpcError."""
+        """A handler failed because of a bug of ours: mistakes of callers become an RpcError."""
 
 
 class Server:
@@ -125,12 +126,12 @@ class Server:
     async def _connect(self, connected: socket.socket, let_in: Guest, port: int) -> None:
         try:
             guest = _Guest(self, let_in, port)
-        except Exception as error:  # from the code that has the certificates; the next connection may have more luck
+        except Exception as error:  # making the TLS context failed; it may work for the next connection
             self._observer.connection_refused(let_in.host, f"no TLS context: {error}")
             raise OSError("no TLS context") from error
         try:
             await asyncio.get_running_loop().connect_accepted_socket(guest.protocol, connected)
-        except (OSError, asyncio.CancelledError):  # the peer is gone already, or all of us are
+        except (OSError, asyncio.CancelledError):  # the peer is gone already, or the server is stopping
             guest.protocol().connection_lost(None)
             raise
 
@@ -162,7 +163,7 @@ class Server:
         call.task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._calls.pop(task).task = None  # with the task in a cycle, both would wait for the garbage collector
+        self._calls.pop(task).task = None  # breaks a cycle, which would leave both to the garbage collector
 
     async def _run(self, call: ServerCall, handler: Handler) -> None:
         try:
@@ -185,7 +186,7 @@ class Server:
     # --- ending --------------------------------------------------------------------------------------------------
 
     async def stop(self, grace_s: float) -> None:
-        """Accept nothing new, give calls this long to end, then end them. If this is cancelled, end them at once."""
+        """Accept nothing new, let calls go on for this long, then end them. If this is cancelled, end them at once."""
         self._is_stopping = True
         try:
             await self._stop_accepting()
@@ -195,7 +196,7 @@ class Server:
         finally:
             cancelled = list(self._calls)
             for call in list(self._calls.values()):
-                if not call.has_sent_part:  # there is no place for a status: the end of the connection says it
+                if not call.has_sent_part:  # within a message a status cannot be sent: the connection just ends
                     call.give_up(STOPPING)
             for guest in list(self._guests):
                 guest.close()
@@ -220,8 +221,8 @@ class Server:
 
 
 class _Beginnings:
-    """So many calls begin in one turn of the loop, and the others after them, in order. So a caller that opens
-    thousands at once does not hold up everybody else."""
+    """Lets at most this many calls begin in one turn of the loop. The others follow in later turns, in order. So a
+    caller that opens thousands of calls at once does not hold up everybody else."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -261,7 +262,7 @@ class _Beginnings:
 
 
 class _Endings:
-    """The same for calls that end because their callers are gone: one connection may take a thousand calls with it."""
+    """The same for calls that end because their callers are gone: one lost connection may end a thousand calls."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -318,7 +319,7 @@ class _Guest:
         return self._tls or self._endpoint
 
     def leave(self) -> None:
-        """Calling it again does nothing."""
+        """The connection is over: forget it. Calling this again does nothing."""
         server = self._server
         if self._timer is not None:
             self._timer.cancel()
@@ -378,5 +379,5 @@ class _Guest:
 
     def lost(self, endpoint: Endpoint, reason: str) -> None:
         self.leave()
-        if endpoint.failure and not self._let_in.is_leaving:  # those that were turned out are reported already
+        if endpoint.failure and not self._let_in.is_leaving:  # the door has reported those that it turned out
             self._server._observer.connection_dropped(self._host, endpoint.failure)

@@ -11,14 +11,14 @@ from weft.errors import PeerError
 from weft.transport.http2.tls import end_writing
 from weft.wire.http2 import BadHttp2, Connection, ErrorCode, GoneAway, Http2Settings, Stream, StreamOwner, code_name
 
-JOIN_BYTES_MAX: Final = 64 << 10  # pieces that are smaller together are copied into one, which is cheaper than a list
+JOIN_BYTES_MAX: Final = 64 << 10  # up to this size together, pieces are joined: that is cheaper than writing a list
 WRITE_BUFFER_BYTES: Final = 1 << 20  # in the transport; with more, streams wait
-UNREAD_ANSWERS_BYTES_MAX: Final = 1 << 20  # beyond that, for a peer that reads nothing: it would only get more
-PIECE_BYTES: Final = 16 << 10  # taken in before the clock is read: 350 of the shortest calls
-RECEIVE_S: Final = 0.005  # for what came in one turn of the loop, on all connections; each gets one piece in any case
+UNREAD_ANSWERS_BYTES_MAX: Final = 1 << 20  # written while the transport is full; with more, we end the connection
+PIECE_BYTES: Final = 16 << 10  # processed between two looks at the clock: 350 of the shortest calls
+RECEIVE_S: Final = 0.005  # in one turn of the loop, for the input of all connections; each may take one piece anyway
 WRITE_S: Final = 0.005  # the same for large writes, which TLS encrypts; small ones leave in any case
-LINGER_S: Final = 2.0  # after our last byte, for a peer that does not hang up; it may still be reading
-LINGERS_MAX: Final = 15  # and so many times, while it does read what is left
+LINGER_S: Final = 2.0  # how long we wait after our last byte for the peer to read it and hang up
+LINGERS_MAX: Final = 15  # how many times we wait so long, as long as the peer goes on reading
 PING: Final = b"weftping"
 DRAIN_PING: Final = b"weftlast"
 # How clients of other protocols begin.
@@ -31,7 +31,7 @@ CLOSED_SILENTLY: Final = "the peer closed the connection and said nothing"
 
 
 class TurnTime:
-    """The time that all connections have together in this turn of the loop. It begins when somebody first asks."""
+    """The time that all connections have together in one turn of the loop. It begins when the first of them asks."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
@@ -49,7 +49,7 @@ class TurnTime:
         self._loop = None
 
 
-# One of each for all connections of a loop, which share it.
+# All connections of a loop share these.
 RECEIVING: Final = TurnTime(RECEIVE_S)
 WRITING: Final = TurnTime(WRITE_S)
 
@@ -67,17 +67,17 @@ class EndpointOwner(Protocol):
     """The owner of an endpoint."""
 
     def made(self, endpoint: Endpoint) -> None:
-        """The transport is there. Nothing was said yet."""
+        """The connection is made. Nothing was sent or received yet."""
 
     def settled(self, endpoint: Endpoint) -> None:
-        """The peer has said what it allows, for the first time or again."""
+        """The peer sent its SETTINGS, for the first time or again."""
 
     def stream_opened(self, endpoint: Endpoint, stream: Stream) -> StreamOwner: ...
 
     def gone_away(self, endpoint: Endpoint, gone: GoneAway) -> None: ...
 
     def lost(self, endpoint: Endpoint, reason: str) -> None:
-        """The socket is closed. The last call."""
+        """The socket is closed. This is the last call."""
 
 
 class Endpoint(asyncio.Protocol):
@@ -112,7 +112,7 @@ class Endpoint(asyncio.Protocol):
 
     @property
     def takes_streams(self) -> bool:
-        """For a client: whether a new stream has a chance."""
+        """For a client: whether a new stream can be opened."""
         return not self.is_ending and self.http2.gone_away is None and self.http2.has_numbers
 
     # --- what the transport calls --------------------------------------------------------------------------------
@@ -157,8 +157,8 @@ class Endpoint(asyncio.Protocol):
                 self.flush()
 
     def _receive_in_time(self, data: bytes) -> None:
-        """Take in as much as the time allows: a quarter of a megabyte may be thousands of streams. Others have their
-        turn before the rest, and nothing more is read meanwhile."""
+        """Take in as much as the time allows, because a quarter of a megabyte may open thousands of streams. The rest
+        waits for a later turn of the loop, and nothing more is read meanwhile."""
         now_s = self._loop.time()
         for at in range(0, len(data), PIECE_BYTES):
             if at and RECEIVING.is_over(self._loop):
@@ -195,15 +195,15 @@ class Endpoint(asyncio.Protocol):
         self.flush()
 
     def eof_received(self) -> bool:
-        """The peer sends no more. No gRPC peer still reads after that, so the transport closes itself."""
+        """The peer sends nothing more. A gRPC peer does not read after that either, so the transport may close."""
         self._receive_all()
         if not self.is_ending:
             self._stop(self._why_lost(None))
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Calling it again does nothing: if connecting is cancelled, our code calls it, because not every event loop
-        does."""
+        """The connection is lost. Calling this again does nothing: if connecting is cancelled, our own code calls it,
+        because not every event loop does."""
         if self._is_lost:
             return
         self._is_lost = True
@@ -236,7 +236,7 @@ class Endpoint(asyncio.Protocol):
 
     def on_pong(self, payload: bytes) -> None:
         if self._is_draining and payload == DRAIN_PING:
-            self.http2.refuse_streams()  # the peer knows, so nothing more is on its way
+            self.http2.refuse_streams()  # the peer has read our announcement, so no more streams are on their way
             self._ends_when_idle = True
 
     def on_gone_away(self, gone: GoneAway) -> None:
@@ -251,7 +251,7 @@ class Endpoint(asyncio.Protocol):
             self._loop.call_soon(self.flush)
 
     def flush_now(self) -> None:
-        """Send at once what is written; within ``data_received``, together with the other answers."""
+        """Send at once what is written. Within ``data_received``, it is sent together with the other answers."""
         if not self._receiving:
             self.flush()
 
@@ -262,7 +262,7 @@ class Endpoint(asyncio.Protocol):
         out = self._out
         if out.turns or out.out_bytes > JOIN_BYTES_MAX or self._is_full:
             self._write_in_time()
-        elif out.pieces:  # nearly always: a little, and nobody waits
+        elif out.pieces:  # the usual case: little to write, and no stream waits for its turn
             pieces = out.take_written()
             if not self._transport.is_closing():
                 self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
@@ -270,7 +270,7 @@ class Endpoint(asyncio.Protocol):
             self.close()
 
     def _write_in_time(self) -> None:
-        """As far as the time goes: a hundred connections that all take a megabyte at once keep others waiting."""
+        """Write as much as the time allows: a hundred connections with a megabyte each would keep others waiting."""
         out = self._out
         while out.pieces or out.turns:
             if (out.turns or out.out_bytes > JOIN_BYTES_MAX) and WRITING.is_over(self._loop):
@@ -280,13 +280,13 @@ class Endpoint(asyncio.Protocol):
                 return
 
     def _write_out(self) -> None:
-        """The last time: all of it."""
+        """Write everything, before the connection ends."""
         out = self._out
         while (out.pieces or out.turns) and self._write_some():
             pass
 
     def _write_some(self) -> bool:
-        """Whether there may be more."""
+        """Write the next pieces; return whether there may be more."""
         transport = self._transport
         pieces = self._out.take()
         if not pieces or transport.is_closing():
@@ -309,8 +309,8 @@ class Endpoint(asyncio.Protocol):
     # --- ending --------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """For a server: the peer opens no more streams. Open ones, and those on their way, end first; then the
-        connection does."""
+        """For a server: ask the peer to open no more streams. When all open streams, and those on their way, have
+        ended, the connection ends."""
         if not self._is_draining and not self.is_ending:
             self._is_draining = True
             self.http2.announce_end()
@@ -318,44 +318,44 @@ class Endpoint(asyncio.Protocol):
             self.flush_soon()
 
     def end_when_idle(self) -> None:
-        """End after the last stream has."""
+        """End the connection when the last stream has ended."""
         self._ends_when_idle = True
         self.flush_soon()
 
     def close(self, reason: str = "this side closed the connection") -> None:
-        """End now, and in order: what was written is still sent. Open streams are lost."""
+        """End the connection now, in order: what was written is still sent. Open streams are lost."""
         if not self.is_ending:
             self.http2.refuse_streams()
             self._end(reason, is_failure=False)
 
     def drop(self, reason: str) -> None:
-        """Do the same, because the peer has broken a rule. It is told why."""
+        """Do the same because the peer has broken a rule, and tell it why."""
         if not self.is_ending:
             self.http2.refuse_streams(ErrorCode.NO_ERROR, reason)
             self._end(reason, is_failure=True)
 
     def abort(self, reason: str) -> None:
-        """End at once. The peer is told nothing."""
+        """End the connection at once, without telling the peer."""
         if not self.is_ending:
             self.failure = reason
             self._stop(reason)
         self._transport.abort()
 
     def _end(self, reason: str, is_failure: bool) -> None:
-        """Write GOAWAY. The peer gets time to read it, because closing a socket at once may destroy what is under
-        way."""
+        """Write everything, including GOAWAY, and give the peer time to read it. If the socket were closed at once, the
+        system could drop what is still on its way."""
         if self.is_ending:
             return
         if is_failure:
             self.failure = reason
         self._write_out()
         if self.is_ending:
-            return  # the peer reads nothing
+            return  # aborted while writing, because the peer reads nothing
         self._stop(reason)
         end_writing(self._transport)
 
     def _stop(self, reason: str) -> None:
-        """Streams are over, and the rest of the connection ends soon."""
+        """End all streams now, and the rest of the connection soon."""
         self.is_ending = True
         self._reason = reason
         self.http2.lost(reason)

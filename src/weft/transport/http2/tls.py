@@ -1,7 +1,7 @@
 """TLS between a TCP transport and a protocol, by Python's ``ssl``.
 
-asyncio has the same, but does not say why a handshake failed or with whom, and begins it before anybody could say that
-there are too many connections. This does both, and encrypts large writes in large pieces.
+asyncio has its own TLS. But it does not say why a handshake failed, or with whom, and it begins the handshake before we
+can say that there are too many connections. This module can do both. It also encrypts large writes in large pieces.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.errors import PeerError
 PLAIN_BYTES: Final = 256 << 10  # decrypted at a time: as much as a transport reads at once
 PIECE_BYTES: Final = 128 << 10  # encrypted at a time, so that memory is reused while it is hot
 JOIN_BYTES: Final = 64 << 10  # smaller pieces are joined before they are encrypted, because each record costs something
-EMPTY_BYTES_MAX: Final = 64 << 10  # of records without content in a row; an honest peer sends a ticket or new keys
+EMPTY_BYTES_MAX: Final = 64 << 10  # of records without content in a row; honest ones are tickets or changes of keys
 LINGER_S: Final = 2.0  # for a peer to read why the handshake failed
 HTTP2: Final = "h2"
 
@@ -33,7 +33,7 @@ NOT_TLS: Final = {
     "PACKET_LENGTH_TOO_LONG": "the peer does not speak TLS",
 }
 
-_buffers = threading.local()  # ssl releases the GIL while it decrypts
+_buffers = threading.local()  # one buffer per thread, because ssl releases the GIL while it decrypts
 
 
 class TlsFailed(PeerError):
@@ -41,10 +41,10 @@ class TlsFailed(PeerError):
 
 
 def for_http2(context: ssl.SSLContext) -> ssl.SSLContext:
-    """The context, set for HTTP/2 (RFC 9113, 9.2).
+    """Set a context up for HTTP/2 (RFC 9113, 9.2), and return it.
 
-    No connection resumes an earlier one: each shows its certificate. Only TLS 1.2 allows the same context to be resumed
-    for five minutes, which Python cannot change.
+    Connections do not resume earlier TLS sessions, so each shows its certificate. The exception is TLS 1.2: there a
+    session can be resumed with the same context for five minutes, which Python cannot change.
     """
     context.set_alpn_protocols([HTTP2])
     context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
@@ -55,10 +55,10 @@ def for_http2(context: ssl.SSLContext) -> ssl.SSLContext:
 
 
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
-    """A protocol to the TCP transport below, a transport to the protocol above.
+    """A protocol for the TCP transport below, and a transport for the protocol above.
 
-    ``shaken`` is done when the handshake is, with TlsFailed if it failed; ``on_failed`` is told, too, once the socket
-    is closed.
+    ``shaken`` is done when the handshake is done; it has TlsFailed if the handshake failed. In that case ``on_failed``
+    is called as well, once the socket is closed.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
                     is_end = not got
             except ssl.SSLWantReadError:
                 more = False
-            except ssl.SSLZeroReturnError:  # no different from nothing, if we have said goodbye, too
+            except ssl.SSLZeroReturnError:  # the peer said goodbye after we did; otherwise ``read`` returns 0
                 is_end = True
             except ssl.SSLError as error:
                 failure = _reason(error)
@@ -202,7 +202,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._below.write(data)
 
     def _fail(self, failure: TlsFailed) -> None:
-        """Say why in TLS's own words, and let the peer read that."""
+        """Tell the peer by a TLS alert why the connection fails, and give it time to read that."""
         if self._is_over:
             return
         self._failure = failure
@@ -216,7 +216,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def _fail_shaken(self) -> None:
         if not self.shaken.done() and self._failure is not None:
             self.shaken.set_exception(self._failure)
-            self.shaken.exception()  # so that nobody has to wait for it
+            self.shaken.exception()  # so that asyncio does not warn if nobody awaits it
 
     def _hang_up(self) -> None:
         self._is_over = True
@@ -260,7 +260,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         return True
 
     def write_eof(self) -> None:
-        """Send our goodbye. The peer may read what is under way, and hangs up; nothing more from it is read."""
+        """Send our goodbye, and read nothing more. The peer can still read what is on its way, and then hangs up."""
         if not self._is_over:
             self._hang_up()
 
@@ -276,7 +276,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._below.abort()
 
     def pause_reading(self) -> None:
-        """What has come already is still passed on."""
+        """Stop reading from the transport below. What has come already is still passed on."""
         if not self.is_closing() and self._below is not None:
             self._below.pause_reading()
 
@@ -301,7 +301,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
 
 def end_writing(transport: asyncio.Transport) -> None:
-    """The peer may read what is on its way, and then the end."""
+    """End our side of a connection, so that the peer reads what is on its way, and then the end."""
     if not transport.is_closing():
         try:
             transport.write_eof()
@@ -310,7 +310,7 @@ def end_writing(transport: asyncio.Transport) -> None:
 
 
 def _buffer() -> memoryview:
-    """To decrypt into. One per thread will do, because its content is passed on at once."""
+    """The buffer for decrypting. One per thread is enough, because its content is passed on at once."""
     made: memoryview | None = getattr(_buffers, "made", None)
     if made is None:
         made = _buffers.made = memoryview(bytearray(PLAIN_BYTES))

@@ -17,11 +17,11 @@ from weft.wire.libp2p.multistream import Dialler, Listener, Selected
 from weft.wire.libp2p.peer_id import PeerId
 from weft.wire.libp2p.upgrade import Upgrade, Upgraded
 
-LIBP2P_UPGRADE_S: Final = 10.0  # from a TCP connection to one with streams: a few round trips and an RSA signature
+LIBP2P_UPGRADE_S: Final = 10.0  # to make a TCP connection one with streams: a few round trips and an RSA signature
 LIBP2P_NEGOTIATION_S: Final = 10.0  # for the two lines at the beginning of a stream
 LIBP2P_SILENCE_S: Final = 30  # a peer whose machine acknowledges nothing for so long is gone
 LIBP2P_PROBE_S: Final = 5  # between checks whether the peer is there, on a quiet connection
-LIBP2P_TURN_S: Final = 0.005  # for what came on one connection, in one turn of the loop
+LIBP2P_TURN_S: Final = 0.005  # to handle what came on one connection, in one turn of the loop
 LIBP2P_UNSENT_BYTES_MAX: Final = 16 * MIB  # to one peer: eight of the longest messages; then it is closed
 
 
@@ -32,14 +32,14 @@ class StreamHandler(Protocol):
     """Handles one stream. If it raises PeerError, the connection ends."""
 
     def on_message(self, data: bytes) -> Iterator[None] | None:
-        """One message of the muxer, as it was sent. What may take long is done step by step; nothing else comes on this
-        connection before the last step."""
+        """Take one message of the muxer, as it was sent. If the work may take long, return an iterator that does it
+        step by step; nothing else is taken from this connection before the last step."""
 
     def on_end(self) -> None:
         """The peer sends no more on this stream."""
 
     def on_lost(self) -> None:
-        """The stream was reset, or the connection is gone. The last call."""
+        """The stream was reset, or the connection is gone. This is the last call."""
 
 
 Accept = Callable[["Stream"], StreamHandler]
@@ -71,11 +71,11 @@ class Stream:
         return self.connection.peer
 
     def send(self, data: bytes) -> None:
-        """Does nothing on a stream that is gone."""
+        """Send a message; this does nothing on a stream that is gone."""
         self.connection.send_on(self._id, data)
 
     def close(self) -> None:
-        """We send no more; the peer still may."""
+        """Say that we send nothing more; the peer may still send."""
         self.connection.close_stream(self._id)
 
     def reset(self) -> None:
@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
         self._can_write = asyncio.Event()
         self._can_write.set()
         self._is_lost = False
-        self._line: deque[Iterator[None]] = deque()  # what came and was not taken yet
+        self._line: deque[Iterator[None]] = deque()  # work on what came, still to be done, in order
         self._is_waiting = False  # the rest of the line is for the next turn of the loop
         self._is_held = False  # its owner wants nothing to be read
         self.is_made = False  # there is a TCP connection, or was one
@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
             raise PeerError("the connection is gone", protocol=protocol)
         try:
             stream, data = self._up.muxer.open_stream()
-        except UsageError as error:  # nearly all of them are the peer's
+        except UsageError as error:  # usually because of the streams that the peer has open
             raise PeerError(error.what, protocol=protocol, **error.facts) from None
         negotiator = Dialler([protocol])
         opening = self._opening[stream] = _Opening(negotiator, self._timer(stream))
@@ -327,7 +327,7 @@ class Connection(asyncio.Protocol):
 
     def _negotiate(self, stream: StreamId, opening: _Opening, data: bytes) -> Iterator[None] | None:
         if not self._up.muxer.sends_on(stream):
-            return None  # reset in the same breath: that event comes next
+            return None  # the peer has reset it already, in the same data: that event comes next
         outcome = opening.negotiator.receive_data(data)
         if answer := opening.negotiator.data_to_send():
             self._write(self._up.muxer.send(stream, answer))
@@ -360,7 +360,8 @@ class Connection(asyncio.Protocol):
             self._write(self._up.muxer.reset(stream))
 
     def _timer(self, stream: StreamId) -> asyncio.TimerHandle:
-        """A stream whose protocol is never agreed on takes a place that others need."""
+        """Start the timer that drops a stream if its protocol is not agreed on in time: it takes a place that others
+        need."""
         reason = PeerError("peer did not agree on a protocol for the stream", limit_s=LIBP2P_NEGOTIATION_S)
         return self._loop.call_later(LIBP2P_NEGOTIATION_S, self._drop_opening, stream, reason)
 
@@ -377,7 +378,8 @@ class Connection(asyncio.Protocol):
 
 
 def _watch_for_silence(sock: socket.socket | None) -> None:
-    """A machine that is gone says nothing: without this, an idle connection to it would stand for hours."""
+    """Make the system check whether the peer's machine is still there. Without this, an idle connection to a machine
+    that is gone would stand for hours."""
     if sock is None or not hasattr(socket, "TCP_KEEPIDLE"):
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -22,7 +22,8 @@ from weft.wire.libp2p.private_keys import PrivateKey
 from weft.wire.libp2p.upgrade import Entropy, Upgrade
 
 LIBP2P_DIAL_S: Final = 10.0  # for a TCP connection
-# Of a host without a node's doorkeeper. A peer that waits in line for longer than a handshake takes may be closed.
+# The door of a host without a node's doorkeeper. If there is no room, a peer that needs longer than a handshake takes
+# may be closed.
 LIBP2P_DOOR: Final = DoorLimits(
     LIBP2P_CONNECTIONS_MAX, LIBP2P_CONNECTIONS_MAX, LIBP2P_CONNECTIONS_MAX, LIBP2P_CONNECTIONS_MAX, grace_s=2.0
 )
@@ -39,9 +40,9 @@ class Neighbour:
 
 
 class Host:
-    """Callbacks: ``on_ready`` for every connection to a neighbour once it has said who it is, ``on_lost`` for every
-    such connection that ended, ``on_full`` when there are too many connections, once until there is room again.
-    ``door`` is how others get in; a node sets its own before ``listen``."""
+    """Callbacks: ``on_ready`` is called for every connection to a neighbour, once it has said who it is; ``on_lost``
+    for every such connection that ended. ``on_full`` is called when there are too many connections, and not again until
+    there was room. ``door`` lets others in; a node sets its own before ``listen``."""
 
     def __init__(
         self,
@@ -119,7 +120,8 @@ class Host:
         return await asyncio.shield(dialling)
 
     async def dial_apart(self, address: Multiaddr) -> Connection:
-        """A new connection that does not count: neither ``on_ready`` nor ``on_lost`` is called. Close it after use."""
+        """Make a connection of which nobody is told: neither ``on_ready`` nor ``on_lost`` is called for it. Close it
+        after use."""
         return await self._dial(address, _named_peer(address), apart=True)
 
     async def close(self) -> None:
@@ -140,7 +142,7 @@ class Host:
                 overs[over].abort(PeerError("peer did not take the rest in time"))
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run it as long as the host lives. A PeerError ends it quietly: its peer is gone, or refuses."""
+        """Run a task until the host is closed. A PeerError ends the task quietly: its peer is gone, or refuses."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -294,7 +296,7 @@ class _Asked:
 
     def on_message(self, data: bytes) -> None:
         if self.answer.done():
-            return  # what a peer says beyond its answer is nobody's, and must not pile up
+            return  # ignore what a peer sends after its answer, so that it does not pile up
         self._frames.feed(data)
         body = self._frames.next_frame_untrusted(IDENTIFY_BYTES_MAX)
         if body is not None:

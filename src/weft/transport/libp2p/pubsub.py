@@ -1,4 +1,4 @@
-"""Floodsub on a host: it performs what the router decides, and hands on what is delivered."""
+"""Floodsub on a host: it does what the router decides, and hands on the messages that it delivers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from weft.wire.libp2p.framing import VarintFrames
 from weft.wire.libp2p.peer_id import PeerId
 from weft.wire.libp2p.upgrade import Entropy
 
-LIBP2P_STALL_S: Final = 30.0  # a peer that takes nothing for so long loses its connection to the task that waits for it
-FLOODSUB_STREAMS_MAX: Final = 2  # that a peer opens on one connection, each with up to 5 MiB unread; the reference: one
-FLOODSUB_RPCS_AT_ONCE: Final = 1024  # in one message of the muxer: peers put one into it; a million empty ones fit
+LIBP2P_STALL_S: Final = 30.0  # if a task waits for a peer that takes nothing for so long, the connection is closed
+FLOODSUB_STREAMS_MAX: Final = 2  # opened by a peer on one connection, each with up to 5 MiB unread; the reference: one
+FLOODSUB_RPCS_AT_ONCE: Final = 1024  # in one message of the muxer: peers send one; a million empty ones would fit
 SEQNO_BYTES = 8  # as in the reference
 
 
 class Pubsub:
-    """Callbacks: ``on_message`` for what we subscribed to; ``on_changed`` when a peer has said what it wants, which may
-    be before it is a neighbour; ``on_left`` when that is forgotten, because its last connection ended; ``on_dropped``
-    for messages that are not believed."""
+    """Callbacks: ``on_message`` gets messages of topics that we subscribed to. ``on_changed`` is called when a peer has
+    said what it subscribes to; it may not be a neighbour yet. ``on_left`` is called when that is forgotten, because the
+    peer's last connection ended. ``on_dropped`` is called for messages that are not valid."""
 
     def __init__(self, host: Host, entropy: Entropy) -> None:
         self.on_message: Callable[[Message], None] = lambda message: None
@@ -89,7 +89,7 @@ class Pubsub:
                 )
 
     def pause(self) -> None:
-        """The application cannot follow: stop reading from neighbours, which slows them down in the end."""
+        """The application is too slow: stop reading from neighbours, which slows them down in the end."""
         self._paused = True
         for connection in self._connections():
             connection.pause_reading()
@@ -162,7 +162,7 @@ class Pubsub:
             self._inbound[connection] -= 1
 
     def _over(self, connection: Connection) -> None:
-        """What a peer wants is forgotten also if it never said who it is, and so was never a neighbour."""
+        """Forget what a peer subscribes to, even if it never said who it is, and so never was a neighbour."""
         del self._inbound[connection]
         peer = connection.peer
         if not self._host.connections(peer) and all(each.peer != peer for each in self._inbound):
@@ -221,14 +221,14 @@ class _Inbound:
 
 
 class _Outbound:
-    """Our own stream: the neighbour says nothing on it. If it is lost while the connection stands, the connection is
-    useless: hanging up lets both sides start again."""
+    """Our own stream, on which the neighbour sends nothing. If this stream is lost and the connection is not, we hang
+    up, so that both sides can start again."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def on_message(self, data: bytes) -> None:
-        pass  # the reference never does; whatever it is, it is not for us
+        pass  # the reference never sends anything here, so it can be ignored
 
     def on_end(self) -> None:
         pass

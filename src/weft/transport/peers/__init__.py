@@ -5,11 +5,11 @@
 - ``outbox``      what waits to be sent, and what goes when a peer is too slow
 - ``settings``
 - ``byte_streams``, ``receiving``, ``link``  one connection
-- ``gate``        plain text or TLS, and who is at the other end
+- ``gate``        plain text or TLS, and which node is at the other end
 - ``introducing``, ``lives``  hellos, what they say of lives, and how two nodes with one id are found
 - ``signed_states``  what nodes say of themselves, signed and checked
-- ``links``       all of them: dialling, accepting, closing
-- ``watching``    who is told what happens, and what people see
+- ``links``       all links: dialling, accepting, closing
+- ``watching``    listeners that are told what happens to links, and the figures that people see
 """
 
 from weft.transport.peers.gate import PeerGate, PlainGate, Proof, TlsGate

@@ -1,4 +1,4 @@
-"""A stream of a peer link: frames in, frames out, and one error when it is over.
+"""A stream of a peer link: it reads and writes frames, and raises one error when it is over.
 
 ``PeerChannel``, ``DialledCall`` and ``AcceptedCall`` name what a link needs of gRPC: a simulation has its own.
 """
@@ -70,7 +70,7 @@ class ByteStream(Protocol):
         """Returns when there is room for more, so that a slow peer slows only its own writer; LinkBroken."""
 
     async def finish(self) -> None:
-        """Nothing more will be written: wait until everything has left, as far as this side can tell."""
+        """Write nothing more, and wait until everything has left, as far as this side can tell."""
 
 
 class _CallStream:
@@ -104,7 +104,7 @@ class DialledStream(_CallStream):
         self._dialled = call
 
     async def finish(self) -> None:
-        """Wait for the peer to end it, too; somebody has to go on reading."""
+        """Wait until the peer has ended it, too. Somebody has to go on reading meanwhile."""
         self._dialled.end()
         await self._read_all.wait()
 
@@ -116,7 +116,7 @@ class AcceptedStream(_CallStream):
         super().__init__(call)
 
     async def finish(self) -> None:
-        """Frames are sent before the status that follows when the handler returns."""
+        """Nothing to do: when the handler returns, gRPC sends all frames before the status."""
 
 
 async def begin_call(channel: PeerChannel, path: str, metadata: Metadata) -> DialledCall:
@@ -132,5 +132,5 @@ def _broken(error: RpcError) -> LinkBroken:
 
 
 def clipped(reason: str) -> str:
-    """A reason in another's words: bounded, and on one line."""
+    """A reason that the peer gave, cut to a bounded length and put on one line."""
     return "".join(c if c.isprintable() else " " for c in reason[:LINK_REASON_CHARS_MAX])

@@ -26,7 +26,7 @@ from weft.model import NodeId, parse_node_id, parse_topic
 from weft.wire.mesh.checks import BadMeshMessage, check_headers
 from weft.wire.mesh.peerlink_pb2 import PeerCall
 
-SLOTS_TOLD_MAX = 1 << 20  # of all servers of a node: a greater number would only add weight
+SLOTS_TOLD_MAX = 1 << 20  # of all servers of a node; a greater number would only get the node a larger share
 FAULTS = {
     CallFault.NO_SERVER: PeerCall.FAULT_NO_SERVER,
     CallFault.BUSY: PeerCall.FAULT_BUSY,

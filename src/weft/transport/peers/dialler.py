@@ -35,7 +35,7 @@ class Dialler:
         self.node_id: NodeId | None = None
         self.unlinked = asyncio.Event()  # the link to that node may be gone
         self.trouble = ""
-        self.link: PeerConnection | None = None  # set when both of its streams are there
+        self.link: PeerConnection | None = None  # set when both of its streams are open
         self.task: asyncio.Task[None] | None = None
         self.replacing: asyncio.Task[None] | None = None  # dials a second link, which replaces the first one
 

@@ -1,17 +1,18 @@
-"""Which of two nodes' connections stays: the one that the higher node id dialled, in whatever order things happen
-(PL-01).
+"""Which connection stays if two nodes have several: the one that the node with the higher id dialled, in whatever order
+things happen (PL-01).
 
 A connection is made in two steps: both sides say hello on the event stream, then the dialler commits by opening the
 control stream. In between, either side may know of another connection of the two that is better:
 
 - The dialler gives up its own if it has a better one, and commits otherwise. So a dialler that commits has nothing
   better.
-- The other side replaces its connection with the committed one. The exception: its connection is its own dial, it has
-  the higher id, and the peer may have committed before it knew of that dial (their dials crossed). A peer that said
-  hello when the other connection already stood, and still commits, has lost that one: what stands here is half-open,
-  and is closed.
+- The other side replaces its connection with the committed one. There is one exception: its connection is its own dial,
+  it has the higher id, and the peer may have committed before it knew of that dial (their dials crossed). If the peer
+  said hello when this side's connection already stood, and still commits, it has lost that connection. Then what stands
+  here is half-open, and is closed.
 
-Peers without a control stream commit with their hello. Nothing is done here: answers say what stays and what goes.
+Peers without a control stream commit with their hello. This module only decides which connections stay; the caller
+closes the others.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Candidate(Protocol):
 
     @property
     def plain(self) -> bool:
-        """There is no control stream, so no second step."""
+        """Whether there is no control stream, and so no second step."""
 
     @property
     def incarnation(self) -> int:
@@ -53,7 +54,7 @@ class Contest(Generic[C]):
     """All connections with one peer."""
 
     standing: C | None = None
-    # Our dials that we committed to, and the peer's dials that said hello: each with what stood at that time.
+    # Our dials that we committed to, and the peer's dials that said hello. Each has the connection that stood then.
     made: list[tuple[C, C | None]] = field(default_factory=list)
 
 
@@ -69,9 +70,9 @@ class Election(Generic[C]):
         return contest.standing if contest else None
 
     def on_hello(self, candidate: C, replaced: C | None = None) -> bool:
-        """Both sides have said hello. False: there is a better connection, so give this one up.
+        """Both sides have said hello. Return False if there is a better connection; then give this one up.
 
-        ``replaced`` is a dial of ours that this one is to replace, so that one does not count as better.
+        ``replaced`` is a dial of ours that the candidate is to replace, so it does not count as better.
         """
         contest = self._contests.setdefault(candidate.peer, Contest())
         replaces = replaced is not None and contest.standing is replaced and not contest.made
@@ -81,8 +82,8 @@ class Election(Generic[C]):
         return True
 
     def on_commit(self, candidate: C) -> list[C] | None:
-        """Both steps are done. None: give it up. Otherwise it stands from now on, and the connections returned have to
-        be closed."""
+        """Both steps are done. If this returns None, give the candidate up. Otherwise it stands from now on, and the
+        caller has to close the connections that are returned."""
         contest = self._contests[candidate.peer]
         stood = next(stood for made, stood in contest.made if made is candidate)
         if not candidate.dialled_by_us and not self._acceptable(candidate, contest, stood):
@@ -111,7 +112,7 @@ class Election(Generic[C]):
             return False  # another address of the same peer
         standing = contest.standing
         if standing is not None and _is_of_next_life(ours, standing):
-            return True  # what stands is half-open
+            return True  # the connection that stands is half-open
         if standing is not None and standing.dialled_by_us:
             return False
         return self._we_decide(ours) or (standing is None and not contest.made)
@@ -124,8 +125,9 @@ class Election(Generic[C]):
         if standing is not None and _is_of_next_life(theirs, standing):
             return True
         if standing is None or not standing.dialled_by_us:
-            return not any(made.dialled_by_us for made, _ in contest.made)  # ours is on its way, and will stay
-        # The peer commits although it knows of ours, so it has lost ours. Without a second step, we cannot tell.
+            return not any(made.dialled_by_us for made, _ in contest.made)  # our own dial is under way, and will stay
+        # If the peer commits although it knows our connection, it has lost that one. Without a second step, the commit
+        # does not tell us this.
         return not theirs.plain and stood is standing
 
     def _we_decide(self, candidate: C) -> bool:
@@ -133,5 +135,5 @@ class Election(Generic[C]):
 
 
 def _is_of_next_life(candidate: Candidate, standing: Candidate) -> bool:
-    """The peer was started again. Or it has a twin: which of the two stays is not decided here."""
+    """Whether the peer was started again since. (It may also have a twin; which twin stays is decided elsewhere.)"""
     return candidate.incarnation > standing.incarnation or candidate.life != standing.life

@@ -1,7 +1,7 @@
-"""Who is at the other end of a link, found out before anything is believed: certificates on both sides, or plain text
-(SEC-01).
+"""Finds out which node is at the other end of a link, before anything is believed: by certificates on both sides, or
+not at all with plain text (SEC-01).
 
-Nodes are known by the id in their certificate, wherever they are: a dialler compares no host names.
+A node is recognised by the id in its certificate, whatever its address is: a dialler compares no host names.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Proof:
         check_node(read_identity_untrusted(self.certificate), mesh, hello.node_id)
 
     def renew_in_s(self, now_s: float) -> float:
-        """When a dialler should connect again, so that the other side shows a newer certificate before this one
-        ends."""
+        """In how many seconds a dialler should connect again, so that the other side shows a newer certificate before
+        this one expires."""
         late_s = self.begin_s + RENEW_LATEST * (self.end_s - self.begin_s)
         return max(late_s - now_s, (self.end_s - now_s) / 2)
 
@@ -107,7 +107,7 @@ class TlsGate:
             raise CertificateRefused(Fault.WRONG_NAME, "a peer has to show a certificate")
         shown = _read_untrusted(certificate)
         identity = read_identity_untrusted(shown)
-        check_node(identity, self._mesh, identity.name)  # a client's certificate, or another mesh's, opens no link
+        check_node(identity, self._mesh, identity.name)  # refuses certificates of clients and of other meshes
         return proof_of(shown)
 
     async def dial(self, address: str) -> tuple[Channel, Proof]:

@@ -11,7 +11,7 @@ from weft.transport.peers.dialler import ClosedHere
 from weft.transport.peers.gate import Proof
 
 GREETINGS_OF_NODE_MAX: Final = 16  # streams of one certificate: a link has two, and its replacement two more
-GREETINGS_PLAIN_MAX: Final = 1024  # without certificates: of all nodes on this machine together
+GREETINGS_PLAIN_MAX: Final = 1024  # streams without certificates, from all nodes on this machine together
 
 
 class Greetings:

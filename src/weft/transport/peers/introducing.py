@@ -1,5 +1,5 @@
-"""Saying hello on a stream, the dialler first, then the other (PL-05). And what hellos say about lives: our own, a
-peer's, and two lives with one id (SEC-07)."""
+"""Saying hello on a stream: first the dialler, then the other side (PL-05). And what hellos say about lives: our own
+life, a peer's, and two lives with one id (SEC-07)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def write_hello(stream: ByteStream, ours: Hello) -> None:
 
 
 async def read_hello(stream: ByteStream, ours: Hello, mesh: str) -> Hello:
-    """Read who is there, if we can work together; raise BadMeshMessage or LinkBroken."""
+    """Read the peer's hello, and check that we can work together; raise BadMeshMessage or LinkBroken."""
     message = read_peer_message_untrusted(await stream.read(), HELLO_BYTES_MAX)
     if message.WhichOneof("msg") != "handshake":
         raise BadMeshMessage("the first message is not a handshake", kind=message.WhichOneof("msg"))
@@ -74,8 +74,8 @@ class Introductions:
         self.lives = PeerLives()
 
     def to(self, peer: NodeId | None, theirs: Hello | None) -> Hello:
-        """Our hello to a peer: with what it should know about others with its id, and an answer to what it said about
-        us."""
+        """Our hello to a peer. It also tells the peer about another node with the peer's id, and answers what the peer
+        said about another node with our id."""
         ours = self._hello()
         life, told = (None, None) if theirs is None else (theirs.life, theirs.other)
         other = None if peer is None else self.lives.other_than(peer, life, self._now_s())
@@ -102,7 +102,7 @@ class Introductions:
             self._listener.twin_found(told.life, theirs.node_id)
 
     def meet(self, ourselves: OwnId, proof: Proof | None, address: str) -> bool:
-        """Somebody has our own id. True: it is another life, and not a link to ourselves."""
+        """Somebody said hello with our own id. Return True if it is another life, and False if we dialled ourselves."""
         theirs, ours = ourselves.hello, self._hello()
         if proof is not None:
             proof.check(theirs, self._mesh)

@@ -1,7 +1,7 @@
 """What a link carries about API keys, to and from messages of ``peerlink.proto``. The reader raises only
 BadMeshMessage.
 
-Signatures are not checked here: that takes time, and happens outside the event loop.
+Signatures are not checked here, because that takes time: it is done outside the event loop.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weft.security.mesh_keys import BUCKETS, DIGEST_BYTES
 from weft.wire.mesh import peerlink_pb2 as pb
 from weft.wire.mesh.checks import BadMeshMessage
 
-STATEMENTS_MAX: Final = 256  # in one message; ours have up to 64
+STATEMENTS_MAX: Final = 256  # in one message; our own messages have up to 64
 
 
 def key_message(talk: KeyTalk) -> pb.PeerMessage:

@@ -1,7 +1,7 @@
 """One connection to a peer, from its hello on: what is sent, what comes in, and how it ends.
 
-A link has an event stream and, unless the peer knows only the document's four messages, a control stream. Each has its
-own reader and writer. When one of them ends, all do.
+A link has an event stream. It also has a control stream, unless the peer knows only the four messages of the protocol's
+document. Each stream has its own reader and writer. When one of these ends, all of them end.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from weft.wire.mesh.frames import write_peer_message
 from weft.wire.mesh.peerlink_pb2 import PeerClosing, PeerMessage
 
 LINK_TELL_S_MIN: Final = 0.1  # between two reports of dropped frames: each report makes the core send them again
-LINK_FAREWELL_TIMEOUT_S: Final = 1.0  # to say why a link is given up; a peer that does not listen need not know
-LINK_WRITE_BYTES: Final = 256 * KIB  # of frames written before others have their turn: 4 ms if what they hold is small
+LINK_FAREWELL_TIMEOUT_S: Final = 1.0  # for the message that says why a link is given up; then we close without it
+LINK_WRITE_BYTES: Final = 256 * KIB  # of frames written before other tasks have their turn: 4 ms if batches are small
 
 
 # A peer that lacks one of these gets the four messages of the document, and nothing else.
@@ -40,8 +40,8 @@ FULL: Final = frozenset({Feature.BATCHES, Feature.POSITIONS, Feature.GOSSIP})
 
 
 async def _lingering(loop: Callable[[], Awaitable[None]]) -> None:
-    """A loop of the control stream. When the peer closes both streams, the other stream may still have its last
-    frames."""
+    """Run a loop of the control stream. When that stream ends, wait a moment before the link ends: the peer may have
+    closed both streams, and its last frames may still come on the other one."""
     try:
         await loop()
     except LinkBroken:
@@ -50,7 +50,7 @@ async def _lingering(loop: Callable[[], Awaitable[None]]) -> None:
 
 
 class PeerConnection:
-    """Made when the peer has said hello; call ``run`` once it stands."""
+    """Made when the peer has said hello. Call ``run`` once both sides have agreed on this link."""
 
     def __init__(
         self,
@@ -74,12 +74,12 @@ class PeerConnection:
         self.plain = not self.features >= FULL
         if self.plain:
             self.features -= FULL
-        self.control: ByteStream | None = None  # set when it is there
-        self.up_s = 0.0  # since when it stands
+        self.control: ByteStream | None = None  # set when it is open
+        self.up_s = 0.0  # when the link was agreed on
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[PeerError] = self._loop.create_future()
-        self.committed: asyncio.Future[None] = self._loop.create_future()  # its control stream is there
-        self.done = asyncio.Event()  # nothing of it is running any longer
+        self.committed: asyncio.Future[None] = self._loop.create_future()  # done when its control stream is open
+        self.done = asyncio.Event()  # set when none of its tasks is running any longer
         self._events = events
         self._settings = settings
         self._listener = listener
@@ -103,9 +103,9 @@ class PeerConnection:
         self._control_written = asyncio.Event()  # everything was written
         self._control_written.set()
         self._farewell: PeerClosing | None = None
-        self._expiry: asyncio.TimerHandle | None = None  # of what waits for room
-        self._telling: asyncio.TimerHandle | None = None  # of dropped frames
-        self._last_moment: asyncio.TimerHandle | None = None  # of the peer's certificate
+        self._expiry: asyncio.TimerHandle | None = None  # drops what has waited for room too long
+        self._telling: asyncio.TimerHandle | None = None  # reports dropped frames
+        self._last_moment: asyncio.TimerHandle | None = None  # ends the link when the peer's certificate expires
         self._told_s = float("-inf")
         self._drops_told = 0
         self._traffic = Traffic()
@@ -149,7 +149,7 @@ class PeerConnection:
         if self._expiry is None and (deadline_s := data.get_timer()) is not None:
             self._expiry = self._loop.call_at(deadline_s, self._expire)
         if self._telling is None and data.dropped:
-            # Not again at once: the core answers by sending everything again, and the peer is no faster for it.
+            # Do not report too often: after each report the core sends everything again, and the peer is still slow.
             pause_s = max(self._settings.send_timeout_s, LINK_TELL_S_MIN)
             self._telling = self._loop.call_at(max(self._loop.time(), self._told_s + pause_s), self._tell_dropped)
 
@@ -191,7 +191,7 @@ class PeerConnection:
             await asyncio.wait(tasks)
 
     def end(self, error: PeerError) -> None:
-        """End it now. The first reason counts."""
+        """End the link now. If it is called several times, the first reason counts."""
         if self.ended.done():
             return
         self.ended.set_result(error)
@@ -200,7 +200,7 @@ class PeerConnection:
                 timer.cancel()
 
     def end_in(self, seconds: float, error: PeerError) -> None:
-        """End it then, whatever happens; called once."""
+        """End the link after this time, whatever happens. Call this only once."""
         self._last_moment = self._loop.call_later(max(0.0, seconds), self.end, error)
 
     def finish(self, reason: str, leaving: bool) -> None:
@@ -218,7 +218,7 @@ class PeerConnection:
         elif isinstance(error, PeerError):
             self.end(error)
         else:
-            # This is a bug here and not the peer's fault: it must not go unnoticed.
+            # This is a bug of ours and not the peer's fault: it must not go unnoticed.
             self._loop.call_exception_handler(
                 {"message": f"handling a frame of {self.peer} failed", "exception": error, "task": task}
             )
@@ -236,7 +236,7 @@ class PeerConnection:
         while True:
             frame = await stream.read()
             if self.ended.done():
-                return  # what comes late is for a link that no longer exists
+                return  # the link has ended, so late frames are ignored
             self._traffic.received(len(frame))
             self._observer.received(self.peer, len(frame))
             taking = take(frame)
@@ -248,7 +248,7 @@ class PeerConnection:
                 await asyncio.sleep(0)
 
     async def _write_events(self) -> None:
-        written = 0  # since others had their turn
+        written = 0  # bytes, since other tasks had their turn
         while True:
             portion = self._outbox.take()
             if portion is not None:
@@ -258,7 +258,7 @@ class PeerConnection:
                     await asyncio.sleep(0)
             elif self._farewell is not None:
                 if self._farewell.leaving and self.control is not None:
-                    await self._control_written.wait()  # the goodbye itself: the peer stops reading when it closes
+                    await self._control_written.wait()  # it says that we leave; after Closing, the peer reads no more
                 if Feature.CLOSING in self.features:
                     await self._write(self._events, PeerMessage(closing=self._farewell), self._loop.time())
                 await self._events.finish()

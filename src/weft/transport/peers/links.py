@@ -1,4 +1,5 @@
-"""All links of one node: dialled, accepted, at most one per peer, and dialled again when they break (PL-01)."""
+"""All links of one node: it dials and accepts them, keeps at most one per peer, and dials again when one breaks
+(PL-01)."""
 
 from __future__ import annotations
 
@@ -47,9 +48,9 @@ DIAL_NUMBER: Final = "weft-dial"
 
 
 class PeerLinks:
-    """The links of a node. ``hello`` makes the hello for every handshake; ``gate`` says who is at the other end;
-    ``notary`` says who signed what is said about others; ``states`` says the same of what nodes say about
-    themselves."""
+    """The links of a node. ``hello`` makes the hello for every handshake. ``gate`` finds out which node is at the other
+    end. ``notary`` checks signatures on what is said about other nodes; ``states`` checks signatures on what nodes say
+    about themselves."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class PeerLinks:
         self._gate = gate
         self._notary = states
         self._running = False
-        self._links: dict[PeerConnection, None] = {}  # from their hello on, in that order
+        self._links: dict[PeerConnection, None] = {}  # all links from their hello on, in the order of the hellos
         self._up: dict[NodeId, PeerConnection] = {}
         self._uncommitted: dict[tuple[NodeId, str], PeerConnection] = {}  # no control stream yet
         self._accepted = 0
@@ -142,7 +143,7 @@ class PeerLinks:
             dialler.task.cancel()
 
     def renew(self) -> None:
-        """We have a new certificate: dial again wherever we dialled, and close the old connections after that."""
+        """We have a new certificate: make all links that we dialled again, and close the old connections after that."""
         for dialler in self._diallers.values():
             self._begin_replacing(dialler)
 
@@ -159,13 +160,14 @@ class PeerLinks:
             link.send(effect)
 
     def send_member(self, peer: NodeId, message: Message) -> None:
-        """Heartbeats go beside the data, everything else on the control stream."""
+        """Send a message of membership: a heartbeat on the event stream, anything else on the control stream."""
         link = self._up.get(peer)
         if link is not None:
             link.send_member(message)
 
     def send_keys(self, peer: NodeId, talk: KeyTalk) -> None:
-        """On the control stream, too. Dropped if there is no link: a new one begins with a comparison."""
+        """Send news about API keys on the control stream. Without a link they are dropped: a new link begins with a
+        comparison."""
         link = self._up.get(peer)
         if link is not None:
             link.send_keys(talk)
@@ -199,14 +201,15 @@ class PeerLinks:
             raise DuplicateLink("there is a link to this node already", peer=link.peer)
         self._links[link] = None
         if proof is not None:
-            # A node that gets no more certificates is out when its last one ends, not when it next connects.
+            # A node that gets no new certificate must lose its link when its last one ends, not at its next connection.
             link.end_in(
                 proof.end_s - time.time(), CertificateRefused(Fault.EXPIRED, "the peer's certificate has ended")
             )
         return link
 
     def _refuse_twin(self, theirs: Hello) -> None:
-        """Of two nodes with one id, the older keeps its link: raise TwinRefused for the other one."""
+        """Of two nodes with one id, the one that was started earlier keeps its link: raise TwinRefused for the other
+        one."""
         standing, lives = self._election.standing(theirs.node_id), self._introductions.lives
         if standing is None or standing.life is None or theirs.life is None:
             return
@@ -215,7 +218,8 @@ class PeerLinks:
             raise TwinRefused("another node runs with this id, and was started earlier", id=theirs.node_id)
 
     def _stand(self, link: PeerConnection) -> None:
-        """Both sides agree on it: raise DuplicateLink if there is a better one after all."""
+        """Put a link into service, because both sides agree on it. Raise DuplicateLink if there is a better one after
+        all."""
         if link.ended.done():
             raise link.ended.result()
         if not self._running:
@@ -231,7 +235,7 @@ class PeerLinks:
         self._listener.link_up(link.peer, link.hello, link.plain)
 
     def _end(self, link: PeerConnection, error: PeerError) -> PeerError:
-        """End a link, at any step; listeners that were told of it are told now. Return why it ended."""
+        """End a link, at any step. If it was reported as up, report it as down. Return why it ended."""
         link.end(error)
         error = link.ended.result()
         self._election.on_closed(link)
@@ -247,7 +251,7 @@ class PeerLinks:
         return self._end(link, await link.run())
 
     def _forget(self, link: PeerConnection) -> None:
-        """Its streams are closed, or will be in a moment."""
+        """Forget a link whose streams are closed, or will be in a moment."""
         self._end(link, LinkBroken("the stream was cancelled"))
         self._links.pop(link, None)
         link.done.set()
@@ -259,7 +263,7 @@ class PeerLinks:
         return Backoff(settings.backoff_s_min, settings.backoff_s_max, settings.backoff_jitter, self._chance)
 
     def _begin(self, dialler: Dialler) -> None:
-        # Without the span of the frame that named the address, because it ends long before the link does
+        # In an empty context: the span of the frame that named the address ends long before the link does.
         dialler.task = contextvars.Context().run(asyncio.create_task, self._keep_dialling(dialler))
         self._tasks[dialler.task] = None
         dialler.task.add_done_callback(self._on_dialler_done)
@@ -267,7 +271,7 @@ class PeerLinks:
     def _on_dialler_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Anything that a peer does is a PeerError, so this is a bug here, and must not go unnoticed.
+            # Whatever a peer does wrong is a PeerError. So this is a bug of ours, and must not go unnoticed.
             task.get_loop().call_exception_handler({"message": "dialling failed", "exception": error, "task": task})
 
     async def _keep_dialling(self, dialler: Dialler) -> None:
@@ -296,7 +300,7 @@ class PeerLinks:
             dialler.replacing.add_done_callback(self._on_dialler_done)
 
     async def _replace(self, dialler: Dialler, old: PeerConnection) -> None:
-        """Dial until another link has replaced this one, and serve that; or until this one has ended."""
+        """Dial until a new link has replaced this one, and serve the new one. Stop if this one has ended before."""
         backoff = self._new_backoff()
         try:
             while dialler.link is old and not old.ended.done():
@@ -333,7 +337,7 @@ class PeerLinks:
             dialler.link = link
             self._stand(link)
             if replaced is not None:
-                dialler.replacing = None  # it is the link now, and may itself be replaced
+                dialler.replacing = None  # the new link has taken over, and may be replaced in its turn
             if proof is not None:
                 renewal = asyncio.get_running_loop().call_later(
                     proof.renew_in_s(time.time()), self._begin_replacing, dialler
@@ -358,7 +362,7 @@ class PeerLinks:
             theirs = await read_hello(stream, ours, self._mesh)
         except OwnId as ourselves:
             if self._introductions.meet(ourselves, proof, address) and isinstance(stream, AcceptedStream):
-                await write_hello(stream, ours)  # so that it knows, too
+                await write_hello(stream, ours)  # so that the other side knows why, too
             raise
         self._introductions.hear(theirs, proof, address)
         return theirs
@@ -393,7 +397,7 @@ class PeerLinks:
                 try:
                     link = self._open(ours, theirs, call.peer, stream, proof)
                 except TwinRefused:
-                    await write_hello(stream, ours)  # it has the other node's signature, without which no node stops
+                    await write_hello(stream, ours)  # without the other twin's signature in it, none would stop
                     raise
                 self._accepted += 1
                 if link.plain:

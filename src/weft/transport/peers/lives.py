@@ -1,7 +1,7 @@
 """Which lives of its peers a node has recently heard of, and which of them are twins (SEC-07;
 ``weft.wire.mesh.lives``).
 
-Nothing is done here. The caller makes sure that only what was said over a link of that id is passed in.
+This only keeps books; the caller acts. It must pass in only what was said over a link to a node with that id.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Final
 from weft.model import NodeId
 from weft.wire.mesh.lives import Heard, Life, OtherLife
 
-LIFE_KEPT_S: Final = 600.0  # after its last hello: a twin that was refused dials again within a minute
-LIVES_OF_NODE_MAX: Final = 4  # a node that starts again and again has many; the last ones count
-LIVES_NODES_MAX: Final = 4096  # as many as there may be members; those that said hello longest ago go first
+LIFE_KEPT_S: Final = 600.0  # after the last hello of a life; a twin that was refused dials again within a minute
+LIVES_OF_NODE_MAX: Final = 4  # a node that starts again and again has many lives; only the last ones are kept
+LIVES_NODES_MAX: Final = 4096  # as many as there may be members; nodes whose last hello is oldest are forgotten first
 
 
 @dataclass(slots=True)
@@ -31,12 +31,12 @@ class PeerLives:
         self._nodes: dict[NodeId, _Lives] = {}
 
     def hear(self, node_id: NodeId, life: Life, heard: Heard | None, now_s: float) -> bool:
-        """A life of a node said hello. True: now it is clear that two run at once."""
+        """A life of a node said hello. Return True if this shows, for the first time, that two lives run at once."""
         lives = self._nodes.pop(node_id, None) or _Lives()
         self._nodes[node_id] = lives
         _prune(lives, now_s)
         latest = next(reversed(lives.said_s), None)
-        # It said hello before, another one did so after that, and here it is again: so both of them run.
+        # This life said hello before. Then another one did, and now it is this one again: so both are running.
         found = not lives.twins and life in lives.said_s and latest != life
         lives.twins = lives.twins or found
         lives.said_s.pop(life, None)
@@ -60,8 +60,8 @@ class PeerLives:
         return lives is not None and lives.twins
 
     def other_than(self, node_id: NodeId, life: Life | None, now_s: float) -> OtherLife | None:
-        """What to tell that life about another one with its id: preferably one that has heard of it, otherwise the
-        last."""
+        """What to tell a life about another life with its id: preferably one that has heard of it, otherwise the last
+        one."""
         lives = self._nodes.get(node_id)
         if lives is None:
             return None

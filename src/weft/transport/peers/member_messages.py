@@ -125,7 +125,8 @@ def read_heartbeat(message: pb.Heartbeat) -> membership.Heartbeat:
 
 
 def read_signed_untrusted(message: pb.SignedState) -> tuple[NodeState, Signed]:
-    """What is said about a node, and what it is said to have signed: both belong together once that is checked."""
+    """Read what is said about a node, and the signed text that is said to be the node's. The caller has to check the
+    signature before it trusts either."""
     try:
         said = pb.NodeState.FromString(message.state)
     except DecodeError:
@@ -166,7 +167,7 @@ def _read_state_untrusted(message: pb.NodeState) -> NodeState:
 
 
 def _read_summary_untrusted(message: pb.InterestSummary) -> Summary:
-    """UsageError as the other parts of a state."""
+    """Read a summary. Raise UsageError, like the readers of the other parts of a state."""
     return Summary(message.bits, message.hashes, tuple(message.shapes))
 
 

@@ -63,9 +63,10 @@ from weft.wire.mesh.streams import read_position_untrusted, read_stream_untruste
 
 T = TypeVar("T")
 
-LINK_READ_BYTES: Final = 1 * MIB  # of frames handled before other tasks have their turn: 1 to 10 ms
-LINK_READ_BATCHES: Final = 64  # of batches however small, likewise: the first one of a stream takes 0.1 ms to keep
-LINK_READ_POSITIONS: Final = 1024  # likewise: 2 ms to read, and as much again to take in
+# How much of what came is handled before other tasks have their turn:
+LINK_READ_BYTES: Final = 1 * MIB  # of frames: 1 to 10 ms
+LINK_READ_BATCHES: Final = 64  # however small they are: the first batch of a stream takes 0.1 ms to store
+LINK_READ_POSITIONS: Final = 1024  # 2 ms to read, and as much again to process
 
 
 # --- to a peer -------------------------------------------------------------------------------------------------------
@@ -140,7 +141,7 @@ def _peer_begin(begin: Begin) -> PeerBegin:
 # --- from a peer -----------------------------------------------------------------------------------------------------
 
 
-# What a frame says comes in portions, so that the caller can let others have their turn in between.
+# The readers return the content of a frame in portions, so that the caller can give other tasks a turn in between.
 
 
 def read_copies_untrusted(peer: NodeId, message: PeerBatches) -> Iterator[ReceivedCopies]:
@@ -178,7 +179,7 @@ def read_acks_untrusted(peer: NodeId, message: PeerAcks) -> Iterator[ReceivedAck
 
 
 def read_resume_untrusted(peer: NodeId, message: PeerResume) -> Iterator[ReceivedResume]:
-    """A part of a resume, as several parts if it is long."""
+    """Read a part of a resume; a long one comes as several parts."""
     origins, leave = _read_node_ids_untrusted(message.origins), _read_node_ids_untrusted(message.leave)
     left = max(len(message.positions), len(message.begins), 1)
     for positions, begins in zip_longest(_portions(message.positions), _portions(message.begins), fillvalue=()):
@@ -200,7 +201,7 @@ def read_begins_untrusted(peer: NodeId, message: PeerBegins) -> Iterator[Receive
 
 
 def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """At least one, which may be empty."""
+    """Cut items into portions; there is always at least one, which may be empty."""
     yield items[:LINK_READ_POSITIONS]
     for first in range(LINK_READ_POSITIONS, len(items), LINK_READ_POSITIONS):
         yield items[first : first + LINK_READ_POSITIONS]
@@ -257,7 +258,7 @@ def _read_plain_topic_untrusted(text: str) -> Topic:
     except UsageError as error:
         raise BadMeshMessage(str(error)) from None
     if topic == "weft" or topic.startswith("weft."):
-        # Every node believes what is said there; plain peers take no part in it.
+        # Every node trusts the events there, so peers that know only plain events may not write them.
         raise BadMeshMessage("topics below weft. belong to the mesh itself", topic=topic)
     return topic
 

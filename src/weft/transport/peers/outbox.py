@@ -1,7 +1,7 @@
 """What waits to be sent to a peer: it is bounded, and never blocks the sender (PL-02).
 
-- ``DataQueue``: batches and plain events. When it is full, more may wait beside it for a while; if there is still no
-  room then, something is dropped, and the core is told, which sends it again from the log.
+- ``DataQueue``: batches and plain events. When it is full, more may wait beside it for a while. If there is still no
+  room then, something is dropped. The core is told, and sends it again from the log.
 - ``PeerOutbox``: everything for an event stream. Heartbeats go first, then acks and resumes, which are never dropped,
   then requests and replies, of which the newest are dropped when there is no room, and then data.
 - ``ControlQueue``: gossip and probes. When it is full, the oldest are dropped: the next round repeats them.
@@ -41,7 +41,7 @@ from weft.security.key_exchange import KeyTalk
 from weft.transport.peers.settings import DropPolicy, LinkSettings
 
 LINK_URGENT_BYTES_MAX: Final = 32 * MIB  # acks and resumes that a peer does not take; with more, the link is given up
-LINK_FRAME_BYTES: Final = 1 * MIB  # batches share a frame up to this: small frames cost, large ones block others
+LINK_FRAME_BYTES: Final = 1 * MIB  # batches share a frame up to this size: many small frames cost, large ones block
 LINK_FRAME_ITEMS_MAX: Final = 512  # batches in one frame, however small: 2 ms to write
 LINK_FRAME_ACKS_MAX: Final = 1024  # in one frame: about 100 KiB, 2 ms to write and to read
 LINK_CALL_BYTES_MAX: Final = 16 * MIB  # requests and replies that wait; others are dropped, and time out
@@ -74,8 +74,8 @@ class DataQueue:
         self._waiting: deque[Item] = deque()
         self._queue_bytes = 0
         self._waiting_bytes = 0
-        # Keys of which something was dropped. Until the core knows, nothing more of them may follow: a peer that took
-        # it would acknowledge events that it never got.
+        # Keys of which an item was dropped. Until the core knows, no more items with these keys may be sent: the peer
+        # would acknowledge them, and with them the events that it never got.
         self._lost: set[Hashable] = set()
         self.drops = 0
 
@@ -92,7 +92,7 @@ class DataQueue:
         return bool(self._lost)
 
     def tell(self) -> None:
-        """The core is being told."""
+        """The core is being told now, so items with these keys may be sent again."""
         self._lost.clear()
 
     def put(self, item: Item) -> None:
@@ -107,7 +107,7 @@ class DataQueue:
             self._overflow(item)
 
     def get_timer(self) -> float | None:
-        """When ``expire`` has something to do, unless there is room before."""
+        """When ``expire`` has to be called, unless there is room before."""
         return self._waiting[0].since_s + self._timeout_s if self._waiting else None
 
     def expire(self, now_s: float) -> None:
@@ -158,15 +158,15 @@ class DataQueue:
         """There is no room and no time left: drop the oldest item or the newest, and everything that must not arrive
         without it.
 
-        The oldest makes room for other streams. If there are none, it stays: otherwise all of it would be dropped and
-        sent again for ever, and a slow peer would never get any of it.
+        Dropping the oldest makes room for other streams. If there is only one stream, the oldest stays: otherwise the
+        whole stream would be dropped and sent again for ever, and a slow peer would never get any of it.
         """
         if newcomer is not None:
             self._waiting.append(newcomer)
         if self._policy is DropPolicy.OLDEST and self._has_several:
             loser = self._queue[0]
             self._drop(self._queue, loser.key)
-        else:  # the queued items of the same stream come before it, and may stay
+        else:  # queued items of the same stream are older than the one to drop, so they may stay
             loser = self._waiting[-1]
         self._drop(self._waiting, loser.key)
         self._lost.add(loser.key)
@@ -207,7 +207,7 @@ class Acks:
 
 
 class UrgentOverflow(PeerError):
-    """A peer does not even take acks."""
+    """The peer takes nothing at all, not even acks."""
 
 
 class PeerOutbox:
@@ -246,7 +246,7 @@ class PeerOutbox:
             case SendResume() | SendBegins() | SendPastRequest():
                 self._urgent.append(Portion(effect, now_s))
                 self._grow_urgent(_request_bytes(effect))
-            case SendPast(_, past):  # each was asked for, and is asked for again if it does not come
+            case SendPast(_, past):  # the peer asked for this, and asks again if it does not come
                 size = sum(len(batch.data) for batch in past.batches) + ITEM_BYTES
                 self.data.put(Item(past, ("past", past.stream, past.epoch), size, now_s))
             case SendPlainAck(_, topic):

@@ -1,4 +1,4 @@
-"""Frames from a peer, checked and handed on. A peer that says what was not agreed on loses its link."""
+"""Checks frames from a peer and hands them on. A peer that sends a message that was not agreed on loses its link."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ STATES_AT_ONCE: Final = 4  # of gossip in one turn of the loop: with new certifi
 
 
 class Receiver:
-    """For one link. Raise BadMeshMessage for what makes no sense, LinkBroken when the peer says goodbye."""
+    """Takes the frames of one link. Raises BadMeshMessage for a frame that is not valid, and LinkBroken when the peer
+    says goodbye."""
 
     def __init__(
         self,
@@ -99,8 +100,8 @@ class Receiver:
                 raise BadMeshMessage("a message that does not belong on the control stream", kind=kind)
 
     async def _take_gossip(self, message: PeerGossip) -> None:
-        """A few states in each turn of the loop: each may change where many streams go. The last ones come with the
-        rest of the gossip, which is answered."""
+        """Hand on gossip, a few states in each turn of the loop, because each state may change where many streams go.
+        The last states are handed on with the rest of the gossip, and that part is answered."""
         gossip = read_gossip_untrusted(message)
         left: list[NodeState | SignedState] = [*gossip.states, *message.signed]
         while len(left) > STATES_AT_ONCE:
@@ -113,7 +114,7 @@ class Receiver:
         self._listener.received_member(self._peer, replace(gossip, states=tuple(self._genuine(left))))
 
     def _genuine(self, states: Iterable[NodeState | SignedState]) -> Iterator[NodeState]:
-        """Leave out those that were signed by somebody else than their nodes."""
+        """Leave out the states that their own nodes have not signed."""
         for each in states:
             if isinstance(each, NodeState):
                 yield each
@@ -160,5 +161,5 @@ class Receiver:
             if number:
                 await asyncio.sleep(0)  # others have their turn
                 if self._is_over():
-                    return  # the rest is for a link that no longer exists
+                    return  # the link has ended, so the rest is ignored
             self._listener.received(portion)

@@ -44,7 +44,7 @@ class LinkSettings:
 
     queue_frames_max: int = 8192  # batches waiting for one peer; if each has 1 KiB, the window is full earlier
     queue_bytes_max: int = 32 * MIB  # more than a peer may leave unacknowledged, so that honest windows fit
-    send_timeout_s: float = 5.0  # a peer that took nothing for so long will not soon
+    send_timeout_s: float = 5.0  # a peer that took nothing for so long will probably take nothing soon
     drop_policy: DropPolicy = DropPolicy.NEWEST
     max_message_bytes: int = limits.PEER_FRAME_BYTES_MAX
     backoff_s_min: float = 0.1  # a restarted peer is back after a second or two
@@ -69,7 +69,7 @@ class LinkSettings:
 
 
 def channel_settings(settings: LinkSettings) -> ChannelSettings:
-    """For a connection to a peer."""
+    """The settings of the gRPC channel to a peer."""
     return ChannelSettings(
         EndpointSettings(
             replace(CLIENT_SETTINGS, message_bytes_max=settings.max_message_bytes),

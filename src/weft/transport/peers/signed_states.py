@@ -10,7 +10,7 @@ from weft.security.notary import Notary
 from weft.transport.peers.member_messages import state_message
 
 PURPOSE: Final = b"weft: a node of itself\0"
-GENUINE_KEPT_MAX: Final = 4096  # states that were found genuine: several peers bring the same one; the oldest go first
+GENUINE_KEPT_MAX: Final = 4096  # states found genuine are cached, because several peers bring the same one
 
 
 class StateNotary:

@@ -65,9 +65,10 @@ class LinkView:
 
 
 class LinkListener(Protocol):
-    """The links work for this listener. It is called on the event loop, and never from within a call to PeerLinks.
+    """The user of the links. It is called on the event loop, and never from within a call to PeerLinks.
 
-    ``received`` has to step the core at once: after FramesDropped, the next thing sent has to start again.
+    ``received`` has to pass the event to the core at once: after FramesDropped, the core must send the affected streams
+    again before it sends anything new.
     """
 
     def link_up(self, peer: NodeId, hello: Hello, plain: bool) -> None: ...
@@ -75,8 +76,7 @@ class LinkListener(Protocol):
     def link_down(self, peer: NodeId, reason: str) -> None: ...
 
     def peer_leaves(self, peer: NodeId, incarnation: int) -> None:
-        """The peer says goodbye; that the link is down comes next. ``incarnation``: the one that its handshake
-        named."""
+        """The peer says goodbye; ``link_down`` follows. ``incarnation``: the one that the peer named in its hello."""
 
     def received(self, event: LinkInput) -> None: ...
 
@@ -106,7 +106,8 @@ class LinkObserver(Protocol):
         """An attempt begins; ``peer`` is the node that was there last time."""
 
     def gossip_refused(self, peer: NodeId, what: str) -> None:
-        """The peer brought something that a node is said to have said about itself, but that node has not signed it."""
+        """The peer passed on something that a node is supposed to have said about itself, but that node has not signed
+        it."""
 
     def dial_failed(self, address: str, reason: str, retry_s: float) -> None:
         """There is no link, or no longer one; the next attempt comes after ``retry_s``."""
@@ -139,6 +140,6 @@ class Traffic:
         self.bytes_received += size_bytes
 
     def latency_s(self, share: float) -> float:
-        """The latency that this share of the last frames stayed within; 0 before the first."""
+        """The latency that this share of the last frames did not exceed; 0 before the first frame."""
         ordered = sorted(self._latencies_s)
         return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else 0.0

@@ -6,12 +6,12 @@
     links.send(data, target)
     await KeptConnection(links, ("node-b", 7443), lambda: root_pem, on_up, on_failed, chance).run()
 
-QUIC keeps packets secret and tells the client which server it talks to. As over UDP, the packet itself says who made
-it: servers do not ask clients for certificates (aioquic cannot), so coming by QUIC makes nothing more trustworthy. QUIC
-says nothing about the IP header, so every packet arrives with a TTL of 64 and without marks.
+QUIC encrypts packets and tells the client which server it talks to. But servers do not ask clients for certificates
+(aioquic cannot). So a packet that comes by QUIC is no more trustworthy than one that comes by UDP: in both cases only
+the packet itself says who made it. QUIC hides the IP header, so every packet arrives with a TTL of 64 and no marks.
 
-- ``configuration``  what both sides insist on
-- ``connection``     one connection: frames in, frames out, bounded
+- ``configuration``  settings of both sides
+- ``connection``     one connection: it receives and sends frames, within bounds
 - ``links``          all connections of one owner
 - ``dialling``       a connection that is made again whenever it ends
 

@@ -16,16 +16,17 @@ from weft.security.certificates import load_key, to_pem
 from weft.security.files import read_file
 
 QUIC_IDLE_TIMEOUT_S: Final = 60.0  # of connections that others made: three heartbeats and more
-QUIC_KEPT_TIMEOUT_S: Final = 15.0  # of those that we made and keep alive with pings: a killed server is gone by then
+QUIC_KEPT_TIMEOUT_S: Final = 15.0  # of connections that we made and keep alive by pings: notices a killed server
 QUIC_FRAME_BYTES_MAX: Final = 2 * KIB  # received: a packet of either header format, with room to spare
 ALPN: Final = "emp/1"
 
-# aioquic warns of what our errors say already. Without a handler, that would be printed between the lines of commands.
+# aioquic logs warnings about what our errors say already. Without a handler, Python would print them between the lines
+# that a command prints.
 logging.getLogger("quic").addHandler(logging.NullHandler())
 
 
 class Shown(Protocol):
-    """What a server shows: ``Credentials`` of the mesh, or any certificate with its key."""
+    """The certificate that a server shows, with its key: ``Credentials`` of the mesh, or any other certificate."""
 
     @property
     def chain_pem(self) -> bytes: ...  # the leaf comes first
@@ -52,7 +53,8 @@ def client_configuration(server_name: str, root_pem: bytes, idle_timeout_s: floa
     made = _configuration(is_client=True, idle_timeout_s=idle_timeout_s)
     made.server_name = server_name
     made.verify_mode = ssl.CERT_REQUIRED
-    # Written again, because aioquic reads it in the middle of a handshake, and accepts only one exact layout.
+    # The PEM text is parsed and written again, because aioquic accepts only one exact layout, and would notice another
+    # one only in the middle of a handshake.
     made.load_verify_locations(cadata=to_pem(read_chain_untrusted(root_pem)))
     return made
 

@@ -1,4 +1,4 @@
-"""One QUIC connection: DATAGRAM frames in, DATAGRAM frames out."""
+"""One QUIC connection, which receives and sends DATAGRAM frames."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Connection(QuicConnectionProtocol):
         on_gone: Callable[[Connection], None],
     ) -> None:
         super().__init__(quic)
-        self.peer: Address | None = None  # where its first packet came from; it may move, and keeps this name
+        self.peer: Address | None = None  # where its first packet came from; it stays the same even if the peer moves
         self.ended = ""  # the reason for which it was ended
-        self.settled = asyncio.Event()  # it is up, or ended before it was
+        self.settled = asyncio.Event()  # the handshake is over: the connection is up, or has failed
         self.gone = asyncio.Event()
         self._on_up = on_up
         self._on_frame = on_frame
@@ -51,12 +51,13 @@ class Connection(QuicConnectionProtocol):
     def datagram_received(self, data: Any, addr: Any) -> None:
         self.peer = self.peer or addr
         super().datagram_received(data, addr)
-        # aioquic reports a goodbye after three round trips. By then more would have been sent to nobody.
+        # aioquic reports the peer's goodbye only after three round trips. Do not send into the void until then.
         if self._quic._close_event is not None:
             self._over(self._quic._close_event)
 
     def error_received(self, exc: Exception) -> None:
-        """The system says that nobody is there. Anybody could forge that, so it ends only an attempt to connect."""
+        """The system says that nobody listens there. Such a message may be forged, so it ends only an attempt to
+        connect, and no connection that is up."""
         if not self._agreed and isinstance(exc, OSError):
             self._end_with(exc.strerror or str(exc))
 
@@ -101,7 +102,8 @@ class Connection(QuicConnectionProtocol):
         return size <= min(QUIC_PACKET_BYTES_MAX, remote_max - FRAME_HEADER_BYTES)
 
     def send(self, data: bytes) -> bool:
-        """Return whether it was accepted. What waits is bounded here, because aioquic keeps everything."""
+        """Send a frame; return whether it was accepted. Waiting frames are bounded here, because aioquic's own queue is
+        not."""
         waiting = len(self._quic._datagrams_pending)
         if not self._agreed or self.ended or waiting >= QUIC_FRAMES_WAITING_MAX or not self.takes(len(data)):
             return False
@@ -110,7 +112,8 @@ class Connection(QuicConnectionProtocol):
         return True
 
     def keep_alive(self) -> None:
-        """Make the other side say something: after ``QUIC_KEPT_TIMEOUT_S`` of silence, a connection is over."""
+        """Send a ping, which the other side has to answer: a connection ends after ``QUIC_KEPT_TIMEOUT_S`` of
+        silence."""
         self._quic.send_ping(KEEP_ALIVE_PING)
         self.transmit()
 
@@ -120,7 +123,7 @@ class Connection(QuicConnectionProtocol):
         self.ended = reason
         if self._quic._network_paths:
             self.close(error_code=QuicErrorCode.APPLICATION_ERROR, reason_phrase=reason)
-        else:  # it was about to dial: nobody has to be told
+        else:  # it had not sent anything yet, so there is nobody to tell
             self.settled.set()
 
     def abandon(self) -> None:
@@ -131,5 +134,5 @@ class Connection(QuicConnectionProtocol):
 
 
 def _visible(reason: str) -> str:
-    """For logs and terminals: it may be a stranger's text."""
+    """Make a text that may be a stranger's safe for logs and terminals."""
     return "".join(each if each.isprintable() else " " for each in reason[:QUIC_REASON_CHARS_MAX])

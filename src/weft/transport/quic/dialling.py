@@ -1,4 +1,5 @@
-"""A connection that is wanted for good: it is made again whenever it ends, and later each time that fails (EMM-28)."""
+"""A connection that is kept up: it is made again whenever it ends, after a longer pause each time that fails
+(EMM-28)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from weft.wire.udp import Address
 
 QUIC_BACKOFF_S_MIN: Final = 0.1  # a restarted node is back after a second or two
 QUIC_BACKOFF_S_MAX: Final = 30.0  # after a long outage, nobody waits longer than this
-HALF_CHANCE: Final = 0.5  # of a pause, so that nodes that lost the same one do not all come back at once
+HALF_CHANCE: Final = 0.5  # half of a pause is chance, so that nodes that lost the same node do not return together
 
 
 class KeptConnection:
@@ -76,6 +77,6 @@ class KeptConnection:
 
 
 def _tell_defect(task: asyncio.Task[None]) -> None:
-    """Nothing should go wrong there: if it does, it must not go unnoticed."""
+    """Report an exception of the task. There should be none, so it is a bug of ours, and must not go unnoticed."""
     if not task.cancelled() and (error := task.exception()) is not None:
         task.get_loop().call_exception_handler({"message": "a kept QUIC connection", "exception": error, "task": task})

@@ -1,4 +1,4 @@
-"""All QUIC connections of one owner, those that it made and those that others made."""
+"""All QUIC connections of one owner: those that it made, and those that others made to it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class QuicLinks:
         """Accept connections; return where. UsageError if that is not possible. Port 0 takes any."""
         assert self._server is None, "one listener each"
         self._configuration = server_configuration(credentials)
-        # Retry: a caller that cannot be reached at the address it gives costs no memory.
+        # With retry, a caller has to prove its address before it costs us memory.
         make = partial(_Server, configuration=self._configuration, create_protocol=self._accepted, retry=True)
         try:
             transport, server = await self._loop.create_datagram_endpoint(make, local_addr=(host, port))
@@ -153,7 +153,7 @@ class QuicLinks:
             raise PeerError(f"the other side ended the connection: {connection.ended}") from None
 
     def _accepted(self, quic: Any, stream_handler: Any = None) -> Connection:
-        """A handshake begins, from an address that is really the caller's: it has answered a retry."""
+        """A handshake begins. The caller has answered a retry, so the address is really its own."""
         assert self._server is not None and self._server.sender is not None, "it has just received something"
         guest = self._door.arrive(self._server.sender[0], self._loop.time())
         if guest is None:
@@ -165,7 +165,7 @@ class QuicLinks:
         return made
 
     def _turn_out(self, connection: Connection, text: str) -> None:
-        """It is removed at once; the peer is told when the packet is out, or never."""
+        """Remove a connection at once. The peer gets a packet that says so, unless it is lost."""
         connection.end(text)
         self._forget(connection)
 
@@ -190,7 +190,7 @@ class QuicLinks:
         if connection in self._guests:
             self._guests[connection].prove()
         address = quic_address(connection.peer)
-        if (before := self._up.get(address)) is not None:  # it was started again, and has the same port
+        if (before := self._up.get(address)) is not None:  # the peer was started again, and has the same port
             before.end("connected again")
             self._forget(before)
         self._up[address] = connection
@@ -198,7 +198,8 @@ class QuicLinks:
     # --- frames --------------------------------------------------------------------------------------------------
 
     def send(self, data: bytes, target: Address) -> bool:
-        """Return whether it was accepted: there is such a connection, it has room, and the packet fits into a frame."""
+        """Send a packet. Return False if there is no such connection, it has no room, or the packet does not fit into a
+        frame."""
         connection = self._up.get(target)
         return connection is not None and connection.send(data)
 
@@ -231,7 +232,7 @@ class QuicLinks:
         address = None if connection.peer is None else quic_address(connection.peer)
         if address is not None and self._up.get(address) is connection:
             del self._up[address]
-            self._hand_over()  # what it said before it went
+            self._hand_over()  # what came before the end is handed on first
             self._on_gone(address)
 
     def drop(self, address: Address) -> None:
@@ -271,7 +272,7 @@ class _Server(QuicServer):
 
 
 def _own_door(connections_max: int) -> Door:
-    """For links without a doorkeeper: all bounds equal the one on connections."""
+    """A door for links without a doorkeeper: all bounds equal the one on connections."""
     limits = DoorLimits(
         connections_max, connections_max, connections_max, connections_max, QUIC_GRACE_S, QUIC_CONNECT_TIMEOUT_S
     )

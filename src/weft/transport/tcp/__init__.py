@@ -1,8 +1,8 @@
 """EXMP on sockets: TCP and TLS around the connection of ``weft.wire.exmp``, which decides everything.
 
-- ``link``       one connection: reads, timers and writes; its user is a ``LinkUser``. And how it is dialled
-- ``listener``   a port that links come in by, and their end
-- ``tls``        contexts for both sides
+- ``link``       one connection: reading, timers and writing; its user is a ``LinkUser``. ``dial`` makes a link
+- ``listener``   a port that accepts links, and closes them in the end
+- ``tls``        TLS contexts for both sides
 
 An ``ExmpConnection`` is driven by callbacks, not by streams and tasks: all requests of one read are handed over
 together, and all answers of one turn of the event loop are written together. Nothing in it grows without bound: reading

@@ -1,5 +1,5 @@
-"""One EXMP connection on a socket: it passes bytes and time to the machine of ``weft.wire.exmp``, and does what that
-says."""
+"""One EXMP connection on a socket: it passes bytes and time to the state machine of ``weft.wire.exmp``, and does what
+that decides."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ class Traffic:
 
 
 class ExmpConnection(asyncio.Protocol):
-    """``make_user`` is called once there is a connection, and its ``LinkUser`` gets what comes in; ``on_gone`` is
-    called when the socket is closed. ``traffic`` counts bytes, for several connections if wanted. ``guest`` is the
-    connection as its door knows it, if it came in by one."""
+    """``make_user`` is called once there is a connection; the ``LinkUser`` that it returns gets what comes in.
+    ``on_gone`` is called when the socket is closed. ``traffic`` counts bytes; several connections may share it.
+    ``guest`` is the connection as its door knows it, if a door let it in."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class ExmpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self.peer_address: Address  # kept, like ``tls``, because a transport forgets both when the connection is lost
         self.tls: ssl.SSLObject | None  # None for plain text
-        self._asked: deque[Callable[[Answer], None]] = deque()  # for answers, which come in order (EXM-06)
+        self._asked: deque[Callable[[Answer], None]] = deque()  # for each open request; answers come in order (EXM-06)
         self._events: list[Event] = []  # not reported yet; reporting may cause more
         self._telling = False
         self._flushing = False  # a flush is on its way
@@ -107,7 +107,7 @@ class ExmpConnection(asyncio.Protocol):
         self._stall: asyncio.TimerHandle | None = None
         self._stalled_bytes = 0
         self._paused = False
-        self.is_congested = False  # the peer does not read: if you can, wait before you answer more
+        self.is_congested = False  # the peer does not read its answers: the user should wait before it answers more
         self.end: Closed | None = None
         self.gone = asyncio.Event()  # the socket is closed as well
 
@@ -131,7 +131,7 @@ class ExmpConnection(asyncio.Protocol):
         self._machine.message_bytes_max = bytes_max
 
     def prove(self) -> None:
-        """The user knows who is there, so the connection is no longer closed to make room for others."""
+        """The user knows who the peer is. From now on, the door no longer closes this link to make room for others."""
         if self._guest is not None:
             self._guest.prove()
 
@@ -163,12 +163,12 @@ class ExmpConnection(asyncio.Protocol):
         self._flush_soon()
 
     def flush(self) -> None:
-        """Write what was said so far now, instead of at the end of this turn; ``is_congested`` is up to date after
-        that."""
+        """Write now what was sent so far, instead of at the end of this turn of the loop. After that, ``is_congested``
+        is up to date."""
         self._flush()
 
     def abort(self) -> None:
-        """Close without a word; for a peer that does not listen anyway."""
+        """Close without a goodbye, for a peer that does not read anyway."""
         self._transport.abort()
 
     # --- what the event loop says --------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class ExmpConnection(asyncio.Protocol):
         if self.end is not None:
             return  # lingering: what still comes is dropped
         self._traffic.bytes_received += len(data)
-        self._flushing = True  # everything that is answered at once leaves with one write, below
+        self._flushing = True  # the flush below sends everything that is answered at once in one write
         self._take(self._machine.receive_data(data, self._loop.time()))
         self._flush()
 
@@ -249,7 +249,7 @@ class ExmpConnection(asyncio.Protocol):
                 case PongReceived():
                     pass
                 case Closed():
-                    self._hand_over(requests)  # what was asked before the end does not depend on how the stream was cut
+                    self._hand_over(requests)  # requests before the end count, even if they came in the same read
                     self._end(event)
                     return
                 case _:
@@ -289,7 +289,8 @@ class ExmpConnection(asyncio.Protocol):
         self._arm()
 
     def _leave(self) -> None:
-        """Let the last words arrive: closing at once, with unread bytes of the peer, would take them back."""
+        """Close the socket in a way that lets our last message arrive. If it were closed at once, with bytes of the
+        peer unread, the system could drop that message."""
         if self._farewell is not None:
             return
         self._farewell = self._loop.call_later(EXMP_LINGER_S, self._transport.abort)
@@ -303,7 +304,8 @@ class ExmpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _pace(self) -> None:
-        """Read while there is room for what comes (EXM-06): the sender notices, because its own buffers fill up."""
+        """Read only while there is room for what comes (EXM-06). When we stop, the sender's buffers fill up, so it
+        notices."""
         wanted = self.end is None and (self._machine.is_held or self.is_congested)
         if wanted is self._paused or self._transport.is_closing():
             return
@@ -314,13 +316,13 @@ class ExmpConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _arm(self) -> None:
-        """One timer, moved only when it would be too late."""
+        """Keep one timer running. It is only ever moved to an earlier time."""
         deadline_s = self._machine.get_timer()
         if deadline_s is None or (self._timer is not None and self._timer_s <= deadline_s):
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_s = deadline_s  # uvloop's own handle does not know this if it is now
+        self._timer_s = deadline_s  # kept here, because uvloop's handle has no time if it is due at once
         self._timer = self._loop.call_at(deadline_s, self._on_timer)
 
     def _on_timer(self) -> None:
@@ -329,7 +331,7 @@ class ExmpConnection(asyncio.Protocol):
         self._flush()
 
     def _watch_stall(self) -> None:
-        """A peer that takes none of its answers for as long as a pong may take is gone."""
+        """Abort the connection if the peer takes none of its answers for as long as a pong may take."""
         self._stalled_bytes = self._transport.get_write_buffer_size()
         self._stall = self._loop.call_later(self._settings.pong_timeout_s, self._on_stall)
 
@@ -342,7 +344,7 @@ class ExmpConnection(asyncio.Protocol):
 
 
 def words(closed: Closed) -> str:
-    """How a connection ended, for people."""
+    """A text that says how a connection ended."""
     match closed.end:
         case End.BYE_SENT:
             return "we said bye"
@@ -359,7 +361,7 @@ def words(closed: Closed) -> str:
 
 
 class Unreachable(PeerError):
-    """Nobody answers there, or not correctly. Nothing was sent."""
+    """Nobody answers at that address, or not correctly. No request was sent."""
 
 
 async def dial(

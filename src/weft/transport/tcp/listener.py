@@ -93,7 +93,7 @@ class Listener:
 
 
 def _own_door(connections_max: int, grace_s: float) -> Door:
-    """For a port without others beside it: all bounds equal the one on connections."""
+    """A door for a port that shares its bounds with no other port: all bounds equal the one on connections."""
     most = connections_max + EXMP_SURPLUS_MAX
     return Doorkeeper().door("exmp", DoorLimits(most, most, most, most, grace_s))
 

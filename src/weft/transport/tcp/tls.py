@@ -1,4 +1,5 @@
-"""TLS for both sides. Certificates come from the mesh (SEC-01), or from anybody who runs EXMP elsewhere."""
+"""TLS contexts for both sides. Certificates may come from the mesh (SEC-01), or from another CA if the other side is no
+node of a mesh."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def server_context(identity_file: Path, root_pem: bytes | None = None) -> ssl.SS
 
 
 def renewing(current: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-    """A server's context that asks for the current one at every handshake: new certificates count from then on."""
+    """A server's context that asks for the current context at every handshake, so that new certificates are used at
+    once."""
 
     def choose(connection: ssl.SSLObject, name: str | None, before: ssl.SSLContext) -> None:
         connection.context = current()

@@ -1,7 +1,7 @@
-"""Many datagrams for one system call: Linux's recvmmsg, through ctypes.
+"""Receiving many datagrams with one system call: Linux's recvmmsg, through ctypes.
 
-One recvmsg per datagram costs Python 1.6 times as much. Here the kernel fills a block of buffers, and values that many
-datagrams share (addresses, marks) are looked up by their bytes instead of being parsed again.
+Calling recvmsg for each datagram takes 1.6 times as long. Here the kernel fills a block of buffers. Values that many
+datagrams share (addresses, marks) are looked up by their bytes, so each is parsed only once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from weft.transport.udp.marks import CONTROL_BYTES_MAX, Control, Marks
 from weft.wire.udp import Address, Datagrams
 
-UDP_SOURCES_KEPT: Final = 65_536  # addresses read before, about 15 MiB; a flood with forged ones starts again
+UDP_SOURCES_KEPT: Final = 65_536  # cached addresses, about 15 MiB; when there are more, the cache is emptied
 NAME_BYTES: Final = 28  # sockaddr_in6, the longer of the two
 # family:u16 port:u16 (big-endian) address:4 bytes
 IPV4_NAME: Final = struct.Struct("=2s2s4s")
@@ -88,7 +88,8 @@ class BulkReceiver:
             message.control_bytes = CONTROL_BYTES_MAX
 
     def receive(self) -> Datagrams:
-        """Receive what waits, nothing if nothing does. Raise OSError as recvmsg does, except BlockingIOError."""
+        """Receive the datagrams that wait; return none if none waits. Raise OSError as recvmsg does, except
+        BlockingIOError."""
         count = self._call(self._file, self._messages, self._count, socket.MSG_DONTWAIT, None)
         if count < 0:
             code = ctypes.get_errno()
@@ -114,7 +115,7 @@ class BulkReceiver:
         )
 
     def _learn(self, names: set[bytes], controls: set[bytes]) -> None:
-        """Parse what was not seen before."""
+        """Parse the addresses and marks that are not cached yet."""
         if len(self._sources) + len(names) > UDP_SOURCES_KEPT:
             self._sources.clear()
         for name in names - self._sources.keys():
@@ -126,7 +127,8 @@ class BulkReceiver:
 
 
 def _cells(buffer: Any, count: int, stride: int, lengths: list[int]) -> list[bytes]:
-    """What each slot holds. All are cut from one copy: mostly they have the same length, and then numpy does that."""
+    """The content of each slot, cut from one copy of the buffer. If all have the same length, as usual, numpy does the
+    cutting."""
     longest = max(lengths)
     if not longest:
         return [b""] * count
@@ -138,7 +140,7 @@ def _cells(buffer: Any, count: int, stride: int, lengths: list[int]) -> list[byt
 
 
 def _labels(buffer: Any, count: int, stride: int, lengths: list[int]) -> list[bytes]:
-    """Like ``_cells``, for slots that often all hold the same: then they share one value."""
+    """Like ``_cells``, for slots that often all have the same content: then they share one value."""
     length = max(lengths)
     if min(lengths) == length:
         slots = np.frombuffer(buffer, np.uint8, count * stride).reshape(count, stride)[:, :length]

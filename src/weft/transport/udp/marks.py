@@ -1,6 +1,6 @@
 """TTL and TOS as control messages beside a datagram, for IPv4 and IPv6 (EMC-12, EMC-14). Pure.
 
-A socket's options would set them for all datagrams; control messages set and read them for each.
+Socket options would set them for all datagrams. Control messages set and read them for each datagram.
 """
 
 from __future__ import annotations

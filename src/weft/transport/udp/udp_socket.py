@@ -1,4 +1,5 @@
-"""A UDP socket on the running event loop: datagrams in lists, marks with each, a bounded queue to send."""
+"""A UDP socket on the running event loop: it receives datagrams in lists, with the marks of each, and sends through a
+bounded queue."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from weft.wire.udp import TTL_DEFAULT, Address, Datagram, Datagrams, Outgoing, c
 from weft.wire.urgent_first import UrgentFirst
 
 UDP_DATAGRAM_BYTES_MAX: Final = 2 * KIB  # of one datagram: over twice what EMM and EMM-C allow
-UDP_DATAGRAMS_AT_ONCE: Final = 512  # received before other tasks have their turn: 1.5 ms, and the work on them
-UDP_SEND_QUEUE_MAX: Final = 4096  # datagrams, and as many urgent ones: 2 MiB each; more would be late
+UDP_DATAGRAMS_AT_ONCE: Final = 512  # received before other tasks have their turn: 1.5 ms, plus the work on them
+UDP_SEND_QUEUE_MAX: Final = 4096  # datagrams, and as many urgent ones: 2 MiB each; further ones would be too late
 UDP_RECEIVE_BUFFER_BYTES: Final = 8 * MIB  # 20,000 datagrams of 200 bytes: a pause of 0.2 s at 100,000/s
 UDP_SEND_BUFFER_BYTES: Final = 1 * MIB  # a burst leaves in one go; the queue behind it knows which are urgent
 
@@ -28,11 +29,11 @@ UDP_SEND_BUFFER_BYTES: Final = 1 * MIB  # a burst leaves in one go; the queue be
 SO_SNDBUFFORCE: Final = 32
 SO_RCVBUFFORCE: Final = 33
 SO_MEMINFO: Final = 55
-LISTS_AT_ONCE: Final = 4  # for owners that want more: after that, the loop's other tasks have their turn all the same
+LISTS_AT_ONCE: Final = 4  # for owners that want more; after that, other tasks have their turn in any case
 MEMINFO_BYTES: Final = 36  # nine u32, of which the last counts datagrams that found the receive buffer full
 
 OnDatagrams = Callable[[Sequence[Datagram]], None]
-OnReceived = Callable[[Datagrams], None]  # anything that takes a sequence of datagrams takes these, too
+OnReceived = Callable[[Datagrams], None]  # a function that takes any sequence of datagrams will do
 
 
 def never() -> bool:
@@ -116,13 +117,13 @@ class UdpSocket:
         )
 
     async def resolve(self, host: str, port: int) -> Address:
-        """An address to which this socket can send; UsageError if there is none of its family."""
+        """An address of this host to which the socket can send; UsageError if it has none of the socket's family."""
         return (await _resolve(host, port, self.family))[1]
 
     @property
     def receive_buffer_bytes(self) -> int:
-        """What the system granted. Linux includes its own bookkeeping, so it is twice of what it accepts of our
-        wish."""
+        """The size that the system granted. Linux counts its own bookkeeping as well, and so reports twice the size
+        that it was asked for and has accepted."""
         return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
     @property
@@ -138,8 +139,8 @@ class UdpSocket:
     # --- sending -------------------------------------------------------------------------------------------------
 
     def send(self, data: bytes, target: Address, *, ttl: int = TTL_DEFAULT, tos: int = 0, urgent: bool = False) -> bool:
-        """Send now, or as soon as the socket takes more. Return False if it is lost here already: closed, no room, no
-        route.
+        """Send now, or as soon as the socket takes more. Return False if the datagram is lost here already: the socket
+        is closed, or there is no room or no route.
 
         ``ttl`` and ``tos`` hold for this datagram only.
         """
@@ -157,7 +158,8 @@ class UdpSocket:
         return taken
 
     def _transmit(self, outgoing: Outgoing) -> bool:
-        """Raise only BlockingIOError: a datagram that cannot be sent is a lost one, and losses are part of UDP."""
+        """Send a datagram; raise only BlockingIOError. One that cannot be sent counts as lost: losses are part of
+        UDP."""
         controls = self._marks.write(outgoing.ttl, outgoing.tos)
         try:
             self._socket.sendmsg((outgoing.data,), controls, 0, outgoing.target)
@@ -226,7 +228,7 @@ class UdpSocket:
 
 
 async def _resolve(host: str, port: int, family: int) -> tuple[int, Address]:
-    """(family, address): the first that the system names."""
+    """Resolve a host; return the family and address that the system names first."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM)
     except OSError as error:
@@ -242,14 +244,14 @@ def _configure(made: socket.socket, receive_buffer_bytes: int, send_buffer_bytes
     made.setsockopt(marks.level, marks.receive_ttl, 1)
     made.setsockopt(marks.level, marks.receive_tos, 1)
     if made.family == socket.AF_INET6:
-        # IPv4 in an IPv6 socket would come with the other family's marks: to use both, bind both.
+        # An IPv6 socket that also took IPv4 would get marks in the form of the other family. To use both, bind two.
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     _size(made, SO_RCVBUFFORCE, socket.SO_RCVBUF, receive_buffer_bytes)
     _size(made, SO_SNDBUFFORCE, socket.SO_SNDBUF, send_buffer_bytes)
 
 
 def _size(made: socket.socket, forced: int, plain: int, size_bytes: int) -> None:
-    """Beyond the system's limit if we may, otherwise as far as it allows."""
+    """Set a buffer's size: beyond the system's limit if we may, otherwise as far as the limit allows."""
     try:
         made.setsockopt(socket.SOL_SOCKET, forced, size_bytes)
     except PermissionError:

@@ -1,17 +1,18 @@
 """HTTP/2 without I/O, both ends, as far as gRPC needs it.
 
-    frames.py      layouts, kinds, error codes; BadHttp2, which ends a connection, and BadStream, which ends a stream
+    frames.py      the layout and kinds of frames, and errors: BadHttp2 ends a connection, BadStream ends one stream
     settings.py    what one side allows the other
-    headers.py     header blocks, and what a list of fields must look like
+    headers.py     encoding and decoding header blocks, and checks of the fields in them
     budget.py      how many frames without messages a peer may send
-    window.py      how much it may send on a connection
-    stream.py      messages of one stream, in both directions, within windows
-    outgoing.py    what is to go out; streams take turns
-    incoming.py    what came in, cut into frames; messages take a short way
-    connection.py  all of it: bytes in, calls to the owners of streams out, and bytes to send
+    window.py      how many bytes a peer may send on a connection
+    stream.py      the messages of one stream, in both directions, within its windows
+    outgoing.py    frames that wait to be sent; streams take turns
+    incoming.py    bytes that came in, cut into frames; there is a fast path for messages
+    connection.py  puts these together: it takes bytes in, calls the owners of streams, and gives bytes to send
 
-Calls instead of a list of events, because of speed: half as many messages pass when each becomes an event first
-(docs/adr). Messages are gRPC's: a prefix of five bytes, then the content. That is the only thing known here of gRPC.
+A connection calls the owners of its streams directly. It does not return a list of events, because that would halve the
+number of messages a second (docs/adr). Messages are gRPC's: a prefix of five bytes, then the content. Nothing else here
+knows about gRPC.
 """
 
 from weft.wire.http2.connection import Connection, ConnectionOwner, GoneAway

@@ -1,8 +1,8 @@
 """How many frames a peer may send that carry no message.
 
 Floods of PING, SETTINGS, RST_STREAM, WINDOW_UPDATE, tiny DATA and the like cost us more than they cost their sender.
-Honest peers send them too: some by the clock, some in step with bytes, some with each message that they get. So a peer
-earns by all three, and pays by frame.
+Honest peers send such frames too: some at regular times, some after so many bytes, some with each message that they
+get. So a peer earns tokens by time, by bytes and by messages, and pays for each frame.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from weft.wire.http2.settings import Http2Settings
 
 
 class Budget:
-    """A bucket of tokens. What was earned is only counted up, and settled when the bucket is empty."""
+    """A bucket of tokens. For speed, earnings are only counted, and become tokens when the bucket is empty."""
 
     __slots__ = ("_left", "_settings", "_settled_s", "data_bytes", "messages")
 
@@ -21,10 +21,10 @@ class Budget:
         self._settled_s = now_s
         self._left = settings.idle_frames_burst
         self.data_bytes = 0  # in both directions, since the last settlement
-        self.messages = 0.0  # that we sent since then
+        self.messages = 0.0  # messages that we sent since the last settlement
 
     def pay(self, frames: float, now_s: float) -> None:
-        """For so many frames; raise BadHttp2 if the peer has spent more than it has earned."""
+        """Charge the peer for this many frames; raise BadHttp2 if it has spent more than it has earned."""
         self._left -= frames
         if self._left < 0:
             self._settle(now_s)

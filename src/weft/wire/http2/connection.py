@@ -1,7 +1,8 @@
 """One HTTP/2 connection without I/O, either end (RFC 9113), as far as gRPC needs it: no push, no priorities.
 
-``receive_data`` takes what came and calls the owners of streams; ``data_to_send`` is what is to go out. Here is what a
-connection knows: its streams, those that are over, both sides' settings. ``Incoming`` calls in with frames.
+``receive_data`` takes the bytes that came and calls the owners of streams; ``data_to_send`` returns the bytes to send.
+``Connection`` keeps the open streams, those that ended recently, and the settings of both sides. ``Incoming`` cuts the
+bytes into frames and calls the connection with each.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ from weft.wire.http2.settings import (
 from weft.wire.http2.stream import Stream, StreamOwner
 from weft.wire.http2.window import ReceiveWindow
 
-FIRST_FINAL_STATUS: Final = 200  # lower ones are only news on the way to it
+FIRST_FINAL_STATUS: Final = 200  # lower ones are interim: the real answer is still to come
 REASON_BYTES_MAX: Final = 256
 SETTINGS_BYTES_PER_FRAME: Final = 36  # six settings cost as much as a frame
-STREAMS_PER_FRAME: Final = 32  # and so do as many streams that SETTINGS or GOAWAY make us look at
+STREAMS_PER_FRAME: Final = 32  # SETTINGS or GOAWAY make us look at all streams: 32 of them cost as much as a frame
 
 
 class GoneAway(NamedTuple):
@@ -72,13 +73,13 @@ class GoneAway(NamedTuple):
 
 
 class ConnectionOwner(Protocol):
-    """Who a connection works for."""
+    """The user of a connection: the connection calls it when something happens."""
 
     def on_stream(self, stream: Stream) -> StreamOwner:
-        """A server: somebody opened a stream. Its headers follow."""
+        """For a server: the client opened a stream. Its headers follow."""
 
     def on_settings(self) -> None:
-        """The peer has said what it allows."""
+        """The peer sent SETTINGS: what it allows us."""
 
     def on_pong(self, payload: bytes) -> None: ...
 
@@ -90,7 +91,7 @@ class Connection:
         self.is_client = is_client
         self.settings = settings
         self.streams: dict[int, Stream] = {}
-        self.assembling_bytes = 0  # of all messages that are not whole yet
+        self.assembling_bytes = 0  # received so far of all messages that are not complete yet
         self.gone_away: GoneAway | None = None
         self._owner = owner
         self._now_s = now_s
@@ -98,12 +99,12 @@ class Connection:
         self.out = Outgoing(self._budget)
         self.window = ReceiveWindow()
         self._peer = PeerSettings()
-        self._empties_table = False  # our next header block says that we use no table
+        self._empties_table = False  # our next header block has to say that we use no table
         self._next_id = 1
         self._last_peer_id = 0
-        self._last_taken_id = 0  # of those that were not refused
-        self._closed: dict[int, bool] = {}  # streams that are over, oldest first; whether we reset them
-        self.is_over = False  # nothing more is taken in
+        self._last_taken_id = 0  # the last of the peer's streams that was not refused
+        self._closed: dict[int, bool] = {}  # streams that are over, oldest first; True if we reset the stream
+        self.is_over = False  # whatever still comes in is ignored
         self._refuses_streams = False
         self._incoming = Incoming(self)
         self._begin()
@@ -126,16 +127,17 @@ class Connection:
 
     @property
     def peer_streams_max(self) -> int:
-        """How many streams may be open at a time, as the peer allows."""
+        """How many streams the peer allows to be open at a time."""
         return self._peer.streams_max
 
     @property
     def has_numbers(self) -> bool:
-        """A client: whether there are numbers left for streams. None is used twice (5.1.1)."""
+        """For a client: whether there are numbers left for new streams. No number is used twice (5.1.1)."""
         return self._next_id <= NUMBER_MAX
 
     def open_stream(self, owner: StreamOwner, headers: Headers) -> Stream:
-        """A client's request. ``peer_streams_max``, ``has_numbers`` and ``gone_away`` are for the caller to heed."""
+        """For a client: open a stream with a request. The caller must check ``peer_streams_max``, ``has_numbers`` and
+        ``gone_away`` first."""
         assert self.is_client, "servers do not push"
         assert self.has_numbers, "a new connection is needed"
         block = encode_block(headers)
@@ -173,11 +175,11 @@ class Connection:
         if stream.ended_by_peer:
             self.forget(stream)
         elif not self.is_client:
-            # The answer is complete, so the rest of the request is not wanted (8.1).
+            # The answer is complete, so the rest of the request is not needed (8.1).
             stream.reset(ErrorCode.NO_ERROR)
 
     def forget(self, stream: Stream, reset_by_us: bool = False) -> None:
-        """The stream is over in both directions."""
+        """Remove a stream that is over in both directions."""
         if stream.closed:
             return
         stream.close()
@@ -193,17 +195,20 @@ class Connection:
         if len(self._closed) > CLOSED_STREAMS_KEPT:
             del self._closed[next(iter(self._closed))]
 
-    # --- windows, of what we receive -----------------------------------------------------------------------------
+    # --- windows for what we receive -----------------------------------------------------------------------------
 
     def widen(self) -> None:
-        """The peer is known now: the connection's window grows to what the settings allow."""
+        """We know the peer now: grow the connection's window to what the settings allow."""
         if more := self.window.widen(self.settings.connection_window_bytes):
             self._write_window_update(more)
         self.give_window()
 
     def hold(self, stream: Stream) -> None:
-        """What comes for it from now on stays within the connection's window; but a client asked for what comes, and
-        may read it in any order: a stream that it does not read must not stop others."""
+        """On a server, what comes for this stream from now on uses up the connection's window until ``release``.
+
+        This does not apply to a client. It asked for everything that comes, and may read its streams in any order, so a
+        stream that it does not read must not stop the others.
+        """
         if not self.is_client:
             self.window.hold(stream)
 
@@ -230,7 +235,7 @@ class Connection:
         return self.out.take()
 
     def transport_full(self, full: bool) -> None:
-        """Whether the transport wants no more for now. Meanwhile it gets only small answers."""
+        """Note whether the transport is full. While it is, it gets only small answers."""
         self.out.transport_full(full)
 
     def ping(self, payload: bytes) -> None:
@@ -238,23 +243,23 @@ class Connection:
         self.out.write(frame(PING, 0, 0, payload))
 
     def announce_end(self) -> None:
-        """For a server: the peer shall open no more streams. Those on their way are still accepted (6.8)."""
-        if not self._refuses_streams:  # the number must not grow again
+        """For a server: ask the peer to open no more streams. Those that are on their way are still accepted (6.8)."""
+        if not self._refuses_streams:  # otherwise GOAWAY was sent already, and its stream number must not grow again
             self.out.write(frame(GOAWAY, 0, 0, GOAWAY_HEAD.pack(NUMBER_MAX, ErrorCode.NO_ERROR)))
 
     def refuse_streams(self, code: ErrorCode = ErrorCode.NO_ERROR, reason: str = "") -> None:
-        """Accept no more streams from here on; running ones go on."""
+        """Refuse new streams from now on; open streams go on."""
         self._refuses_streams = True
         text = reason.encode(errors="replace")[:REASON_BYTES_MAX]
         self.out.write(frame(GOAWAY, 0, 0, GOAWAY_HEAD.pack(self._last_taken_id, code) + text))
 
     def lost(self, reason: str) -> None:
-        """The connection is gone: every stream is over."""
+        """The connection is lost, and all its streams end."""
         self.is_over = True
         self._reset_all(list(self.streams.values()), ErrorCode.CONNECT_ERROR, reason)
 
     def _reset_all(self, streams: list[Stream], code: ErrorCode, reason: str) -> None:
-        """As if the peer had. What one owner does then may close streams of others."""
+        """End streams as if the peer had reset them. An owner that learns of it may close other streams of the list."""
         for stream in streams:
             if not stream.closed:
                 self.forget(stream)
@@ -263,8 +268,11 @@ class Connection:
     # --- in ------------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes, now_s: float) -> None:
-        """Take what came, cut anywhere. Raise BadHttp2 when the connection has to end: a GOAWAY with the reason is in
-        ``data_to_send`` by then, and what comes later is ignored."""
+        """Take the bytes that came; they may be cut anywhere.
+
+        Raise BadHttp2 when the connection has to end. By then ``data_to_send`` has a GOAWAY with the reason, and
+        whatever comes later is ignored.
+        """
         if self.is_over:
             return
         self._now_s = now_s
@@ -277,14 +285,14 @@ class Connection:
             raise
 
     def pay(self, frames: float = 1.0) -> None:
-        """For what carries no message; raise BadHttp2 if it is too much."""
+        """Charge the peer for frames that carry no message; raise BadHttp2 if there are too many."""
         self._budget.pay(frames, self._now_s)
 
     # --- DATA ----------------------------------------------------------------------------------------------------
 
     def stream_for_data(self, number: int, size: int, content: int) -> Stream | None:
-        """The stream that gets the DATA of a frame; None: it is dropped. In any case it counts against windows, with
-        its padding."""
+        """Return the stream for the DATA of a frame, or None if the DATA is to be dropped. In both cases all ``size``
+        bytes count against the windows, including padding."""
         stream = self.streams.get(number)
         if stream is None:
             self._check_not_idle(number, "DATA")
@@ -305,7 +313,7 @@ class Connection:
         return stream
 
     def count_data(self, size: int) -> None:
-        """Against the connection's window."""
+        """Count bytes of DATA against the connection's window."""
         self._budget.data_bytes += size
         if self.window.count(size):
             self.give_window()
@@ -322,22 +330,22 @@ class Connection:
         if stream.ended_by_us:
             self.forget(stream)
         elif self.is_client:
-            stream.reset(ErrorCode.NO_ERROR)  # a server that has answered wants nothing more
+            stream.reset(ErrorCode.NO_ERROR)  # the server has answered, so it needs no more of the request
 
     def refuse_message(self, stream: Stream, compressed: bool, size: int) -> None:
-        """The stream ends because of a message that we do not take."""
+        """End the stream because of a message that is compressed or too large."""
         self.pay(self.settings.reset_cost)
         stream.owner.on_refused(compressed, size)
         stream.reset()
 
     def refuse_assembly(self, stream: Stream) -> None:
-        """The stream ends because the messages that are not whole yet are too large together."""
+        """End the stream because all incomplete messages of the connection together take too much memory."""
         self.pay(self.settings.reset_cost)
         stream.owner.on_crowded(self.assembling_bytes)
         stream.reset()
 
     def _end_badly(self, stream: Stream, error: BadStream) -> None:
-        """The peer broke the rules on one stream."""
+        """End a stream on which the peer broke the rules."""
         self.pay(self.settings.reset_cost)
         stream.reset(error.code)
         stream.owner.on_reset(error.code, str(error))
@@ -354,10 +362,11 @@ class Connection:
             raise BadHttp2(ErrorCode.PROTOCOL_ERROR, f"{what} on a stream that was never opened", stream=number)
 
     def _is_late(self, number: int) -> bool:
-        """Whether frames of a stream that is over may still be on their way, because its sender does not know (5.1).
+        """Whether the peer may have sent a frame before it learned that the stream is over (5.1).
 
-        Of those that are forgotten, a client takes the best for granted: it may have given up many at once. A server
-        does not, because a client opens streams in order (5.1.1).
+        Streams that ended long ago are no longer remembered. For those, a client assumes that the peer is honest,
+        because the client may have given up many streams at once. A server does not assume it, because a client opens
+        streams in order (5.1.1).
         """
         return self._closed.get(number, self.is_client)
 
@@ -367,7 +376,7 @@ class Connection:
     # --- headers -------------------------------------------------------------------------------------------------
 
     def receive_headers(self, number: int, headers: Headers, ends: bool) -> None:
-        """A block of them, whole."""
+        """Take a complete header block."""
         stream = self.streams.get(number)
         if stream is None:
             stream = self._open_for(number, headers, ends)
@@ -381,7 +390,8 @@ class Connection:
                 self._end_badly(stream, error)
                 return
         if not stream.closed:
-            stream.ended_by_peer = ends  # before an answer: it is complete then, and nothing has to be reset
+            # Set before the owner answers: with both sides ended, the stream is complete, and need not be reset.
+            stream.ended_by_peer = ends
             stream.owner.on_headers(headers, ends)
         if stream.closed:
             return
@@ -391,7 +401,7 @@ class Connection:
             stream.finish_frame()
 
     def _open_for(self, number: int, headers: Headers, ends: bool) -> Stream | None:
-        """A new stream of a client; None if these headers are for one that is over, or get none."""
+        """Open a stream for a client's request. Return None if the stream is over already, or is refused."""
         if self.is_client or not self._is_idle(number):
             self._check_not_idle(number, "HEADERS")
             self.pay()
@@ -419,7 +429,8 @@ class Connection:
         return stream
 
     def _take_headers(self, stream: Stream, headers: Headers, ends: bool) -> bool:
-        """Of a stream that is open. False: they are of no interest. Raise BadStream if they are out of place."""
+        """Take headers on an open stream. Return False if they can be ignored. Raise BadStream if they are out of
+        place."""
         if stream.ended_by_peer:
             raise BadStream(ErrorCode.STREAM_CLOSED, "HEADERS after the end", stream=stream.id)
         if stream.has_headers:
@@ -441,15 +452,15 @@ class Connection:
     # --- other frames --------------------------------------------------------------------------------------------
 
     def receive_frame(self, kind: int, payload: bytes, flags: int, number: int) -> None:
-        """Neither DATA nor headers."""
+        """Take a complete frame that is neither DATA nor headers."""
         receive = RECEIVERS.get(kind)
         if receive is None:
-            self.pay()  # of a later version: ignored (5.5)
+            self.pay()  # an unknown kind of frame is ignored (5.5)
         else:
             receive(self, payload, flags, number)
 
     def _receive_priority(self, payload: bytes, flags: int, number: int) -> None:
-        """Checked, as the RFC wants it, and ignored."""
+        """Check the frame, as the RFC demands, and ignore it."""
         self.pay()
         if not number:
             raise BadHttp2(ErrorCode.PROTOCOL_ERROR, "PRIORITY without a stream")
@@ -459,7 +470,8 @@ class Connection:
             self._refuse_priority(number, ErrorCode.PROTOCOL_ERROR, "a stream depends on itself")
 
     def _refuse_priority(self, number: int, code: ErrorCode, what: str) -> None:
-        """It may come for any stream, and one that is idle cannot be reset (6.4)."""
+        """Refuse a bad PRIORITY. It may name any stream; if that is idle, the connection ends, because an idle stream
+        cannot be reset (6.4)."""
         stream = self.streams.get(number)
         if stream is not None:
             self._end_badly(stream, BadStream(code, what, stream=number))
@@ -494,14 +506,14 @@ class Connection:
         self._peer = peer
         self.out.frame_bytes_max = min(peer.frame_bytes_max, FRAME_BYTES_MAX)
         self._empties_table |= peer.shrinks_table
-        # Before any DATA that makes use of them: gRPC's C core resets the stream otherwise.
+        # Acknowledge the settings before sending DATA that relies on them: otherwise gRPC's C core resets the stream.
         self.out.write(frame(SETTINGS, ACK, 0))
         if change := peer.first_window_bytes - before.first_window_bytes:
             self._change_windows(change)
         self._owner.on_settings()
 
     def _change_windows(self, change: int) -> None:
-        """The windows of open streams change as well (6.9.2)."""
+        """Change the windows of open streams by the same amount (6.9.2)."""
         woken = 0
         for stream in self.streams.values():
             stream.send_window += change
@@ -529,7 +541,7 @@ class Connection:
         last, code_sent = GOAWAY_HEAD.unpack_from(payload)
         last &= NUMBER_MAX
         if self.gone_away is not None:
-            last = min(last, self.gone_away.last)  # what was refused stays so
+            last = min(last, self.gone_away.last)  # a stream that was refused stays refused
         reason = payload[GOAWAY_HEAD.size :][:REASON_BYTES_MAX].decode(errors="replace")
         self.gone_away = GoneAway(last, code_sent, reason)
         if self.is_client:
@@ -559,14 +571,14 @@ class Connection:
 
 
 def _announced(headers: Headers, ends: bool) -> int | None:
-    """The content-length; raise BadStream if it is nonsense, or nothing can follow."""
+    """Return the content-length. Raise BadStream if it is not valid, or announces content on a stream that ends."""
     announced_bytes = content_length(headers)
     if ends and announced_bytes:
         raise BadStream(ErrorCode.PROTOCOL_ERROR, "less DATA than content-length")
     return announced_bytes
 
 
-# Frames that are absent are ignored.
+# Frames of kinds that are not in this table are ignored.
 RECEIVERS: Final[dict[int, Callable[[Connection, bytes, int, int], None]]] = {
     PRIORITY: Connection._receive_priority,
     RST_STREAM: Connection._receive_reset,

@@ -8,11 +8,11 @@ from typing import Final
 
 from weft.errors import PeerError
 
-PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"  # what a client says first (3.4)
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"  # a client sends this first (3.4)
 
 # length:u24 type:u8, flags:u8, reserved:1 stream:u31 (4.1). Length and type are read as one number.
 FRAME_HEADER: Final = struct.Struct(">IBI")
-# The same, then the prefix of a gRPC message: compressed:u8 length:u32.
+# A frame header, then the prefix of a gRPC message: compressed:u8 length:u32.
 FRAME_AND_PREFIX: Final = struct.Struct(">IBIBI")
 MESSAGE_PREFIX: Final = struct.Struct(">BI")
 U32: Final = struct.Struct(">I")
@@ -37,15 +37,15 @@ END_HEADERS: Final = 0x04
 PADDED: Final = 0x08
 WITH_PRIORITY: Final = 0x20
 
-PRIORITY_BYTES: Final = 5  # a frame, and a part of HEADERS: exclusive:1 stream:u31 weight:u8 (6.3)
-NUMBER_MAX: Final = 0x7FFF_FFFF  # of streams and of windows: 31 bits
+PRIORITY_BYTES: Final = 5  # in a PRIORITY frame or within HEADERS: exclusive:1 stream:u31 weight:u8 (6.3)
+NUMBER_MAX: Final = 0x7FFF_FFFF  # the greatest stream id and the largest window: 31 bits
 FRAME_BYTES_LEAST: Final = 1 << 14  # every peer takes frames of this size (4.2)
 FRAME_BYTES_MOST: Final = (1 << 24) - 1
-WINDOW_BEFORE_SETTINGS: Final = 65_535  # of a connection, and of streams (6.9.2)
+WINDOW_BEFORE_SETTINGS: Final = 65_535  # the first window of a connection, and of each stream (6.9.2)
 
 
 class Setting(IntEnum):
-    """6.5.2"""
+    """The settings of section 6.5.2."""
 
     HEADER_TABLE_SIZE = 1
     ENABLE_PUSH = 2
@@ -56,7 +56,7 @@ class Setting(IntEnum):
 
 
 class ErrorCode(IntEnum):
-    """Section 7. A peer may send others."""
+    """The error codes of section 7. A peer may send other numbers."""
 
     NO_ERROR = 0
     PROTOCOL_ERROR = 1
@@ -75,7 +75,7 @@ class ErrorCode(IntEnum):
 
 
 class BadHttp2(PeerError):
-    """The peer broke the protocol, or asks for more than it may: the connection ends with ``code``."""
+    """The peer broke the protocol, or asked for more than it may: the connection ends with ``code``."""
 
     def __init__(self, code: ErrorCode, what: str, **facts: object) -> None:
         super().__init__(what, **facts)
@@ -83,7 +83,7 @@ class BadHttp2(PeerError):
 
 
 class BadStream(PeerError):
-    """A stream has broken the protocol; the connection goes on."""
+    """The peer broke the protocol on one stream: that stream ends, and the connection goes on."""
 
     def __init__(self, code: ErrorCode, what: str, **facts: object) -> None:
         super().__init__(what, **facts)
@@ -101,5 +101,5 @@ def dependency(payload: bytes, at: int) -> int:
 
 
 def code_name(code: int) -> str:
-    """For people."""
+    """The name of an error code for messages."""
     return ErrorCode(code).name if code in ErrorCode.__members__.values() else str(code)

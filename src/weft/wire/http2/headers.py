@@ -1,7 +1,8 @@
-"""Header blocks: encoding without memory, decoding with it, and what a list of fields must look like.
+"""Header blocks: encoding them without tables, decoding them with tables, and checking the fields.
 
-We write every field as a literal that no table remembers (RFC 7541, 6.2.2). That costs some bytes a request and saves
-the state: encoded fields can be kept and joined. Peers may use the tables, so reading takes the ``hpack`` package.
+We write every field as a literal that is added to no table (RFC 7541, 6.2.2). That costs a few bytes for each request,
+but our encoder needs no state, so encoded fields can be cached and joined. Peers may use the tables, so the ``hpack``
+package decodes what they send.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from weft.wire.http2.settings import (
 
 Headers = Sequence[tuple[str, str]]
 
-# hpack writes each field to its logs, keys included.
+# hpack logs every field, including API keys: silence it.
 logging.getLogger("hpack").setLevel(logging.CRITICAL + 1)
 
-LITERAL: Final = b"\x00"  # not added to the table
-NEVER: Final = b"\x10"  # nor by a proxy on the way
-EMPTY_TABLE: Final = b"\x20"  # we use none: what a block begins with after the peer has spoken of its size (4.2, 6.3)
-SIZE_UPDATE_MASK: Final = 0xE0  # the first three bits of a field tell a change of the table's size: 001
+LITERAL: Final = b"\x00"  # a field that is not added to the table
+NEVER: Final = b"\x10"  # a field that proxies on the way must not add to a table either
+EMPTY_TABLE: Final = b"\x20"  # sets our table's size to 0, in the first block after the peer changed it (4.2, 6.3)
+SIZE_UPDATE_MASK: Final = 0xE0  # if the first three bits are 001, this is not a field but a change of the table's size
 SIZE_UPDATE: Final = 0x20
-SIZE_UPDATES_MAX: Final = 2  # at the beginning of a block (4.2); hpack would take thousands
+SIZE_UPDATES_MAX: Final = 2  # at the beginning of a block (4.2); hpack would accept thousands
 SECRETS: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
-WHOLE: Final = {  # fields of the static table
+WHOLE: Final = {  # fields that are in the static table with their values, so one byte encodes each
     (":status", "200"): b"\x88",
     (":method", "POST"): b"\x83",
     (":scheme", "http"): b"\x86",
     (":scheme", "https"): b"\x87",
 }
-ENCODED_KEPT_MAX: Final = 1024  # of all connections
+ENCODED_KEPT_MAX: Final = 1024  # cached fields, shared by all connections
 ENCODED_KEPT_BYTES_MAX: Final = 256
-BLOCKS_KEPT_MAX: Final = 32  # of one connection: callers repeat themselves
+BLOCKS_KEPT_MAX: Final = 32  # cached blocks of one connection: callers send the same ones again and again
 BLOCK_KEPT_BYTES_MAX: Final = 1024
 BLOCK_KEPT_FIELDS_MAX: Final = 32  # so 10 KiB for each block at most, and 320 KiB for a connection
 
@@ -73,7 +74,7 @@ def encode_block(headers: Iterable[tuple[str, str]]) -> bytes:
 
 
 def _encode_field(name: str, value: str) -> bytes:
-    """Not kept."""
+    """Encode a field without looking into the cache."""
     return (NEVER if name in SECRETS else LITERAL) + _string(name) + _string(value)
 
 
@@ -88,7 +89,7 @@ def _string(text: str) -> bytes:
 
 
 def _length(value: int) -> bytes:
-    """An integer with a prefix of seven bits (RFC 7541, 5.1)."""
+    """Encode an integer with a prefix of seven bits (RFC 7541, 5.1)."""
     if value < 0x7F:
         return bytes([value])
     digits = bytearray([0x7F])
@@ -104,7 +105,7 @@ def _length(value: int) -> bytes:
 
 
 class OpenBlock:
-    """Headers of which CONTINUATIONs may be missing."""
+    """A header block that may still lack some CONTINUATION frames."""
 
     __slots__ = ("_bytes", "_parts", "ends", "stream")
 
@@ -115,7 +116,7 @@ class OpenBlock:
         self._bytes = len(first)
 
     def add(self, part: bytes) -> None:
-        """Raise BadHttp2 if it is too much."""
+        """Add a CONTINUATION; raise BadHttp2 if the block becomes too long."""
         self._parts.append(part)
         self._bytes += len(part)
         if self._bytes > HEADER_BLOCK_BYTES_MAX:
@@ -133,16 +134,17 @@ class OpenBlock:
 
 
 class BlockReader:
-    """Of one direction of a connection. Blocks have to be read in the order in which they came, wanted or not."""
+    """Decodes the blocks that one peer sends. Every block has to be read, in the order in which it came, even one for a
+    stream that is gone: it may change the table."""
 
     def __init__(self) -> None:
         self._decoder = Decoder(HEADER_LIST_BYTES_MAX)
-        # Blocks that were read while the table was empty, and left it so. They mean the same again, as long as the
-        # table is empty and has room for the same.
+        # Blocks that were read while the table was empty, and left it empty. They mean the same again as long as the
+        # table is empty and its size has not changed.
         self._kept: dict[bytes, Headers] = {}
 
     def read_untrusted(self, block: bytes) -> Headers:
-        """Raise only BadHttp2. Bytes beyond ASCII come as Latin-1."""
+        """Decode a block; raise only BadHttp2. Bytes beyond ASCII are read as Latin-1."""
         table = self._decoder.header_table.dynamic_entries
         if not table and (known := self._kept.get(block)) is not None:
             return known
@@ -165,7 +167,7 @@ class BlockReader:
                 ErrorCode.ENHANCE_YOUR_CALM, "a list of headers is too long", limit=HEADER_LIST_BYTES_MAX
             ) from None
         except (HPACKError, IndexError, ValueError) as error:
-            # Its text may repeat the block.
+            # The text of hpack's error may repeat the whole block, so it is cut.
             raise BadHttp2(
                 ErrorCode.COMPRESSION_ERROR, f"a header block cannot be read: {str(error)[:64]}", bytes=len(block)
             ) from None
@@ -187,13 +189,14 @@ def _check_size_updates(block: bytes) -> None:
             raise BadHttp2(ErrorCode.COMPRESSION_ERROR, "too many changes of the table's size", limit=SIZE_UPDATES_MAX)
         has_digits = block[at] & 0x1F == 0x1F
         at += 1
-        while has_digits and at < len(block):  # the last digit has its first bit clear (5.1)
+        while has_digits and at < len(block):  # in the last byte of the number, the first bit is 0 (5.1)
             has_digits = bool(block[at] & 0x80)
             at += 1
 
 
 def check_request(headers: Headers) -> None:
-    """What a server gets; raise BadStream. Anything else would let a request look different to somebody else."""
+    """Check the headers of a request; raise BadStream. A proxy could read a malformed request differently than we
+    do."""
     seen = _check(headers, REQUEST_PSEUDO)
     if not seen.keys() >= REQUEST_NEEDS or not seen[":path"]:
         raise _malformed("a request needs :method, :scheme and :path")
@@ -203,9 +206,9 @@ def check_request(headers: Headers) -> None:
 
 
 def check_response(headers: Headers) -> int:
-    """What a client gets; its status. Raise BadStream."""
+    """Check the headers of a response and return its status; raise BadStream."""
     status = _check(headers, RESPONSE_PSEUDO).get(":status", "")
-    if not STATUS.fullmatch(status) or status == "101":  # which is HTTP/1.1's (8.6)
+    if not STATUS.fullmatch(status) or status == "101":  # HTTP/2 does not have status 101 (8.6)
         raise _malformed("a response needs a :status", status=status[:16])
     return int(status)
 
@@ -215,7 +218,8 @@ def check_trailers(headers: Headers) -> None:
 
 
 def content_length(headers: Headers) -> int | None:
-    """What the sender announced; raise BadStream if it did so twice, or not with a number."""
+    """The length that the sender announced, or None; raise BadStream if it is not a number, or there are two different
+    ones."""
     found = {value for name, value in headers if name == "content-length"}
     if not found:
         return None
@@ -226,7 +230,7 @@ def content_length(headers: Headers) -> int | None:
 
 
 def _check(headers: Headers, pseudo: frozenset[str]) -> dict[str, str]:
-    """The pseudo-headers among them, and ``host``."""
+    """Check all fields, and return the pseudo-headers and ``host``; raise BadStream."""
     seen: dict[str, str] = {}
     regular = False
     for name, value in headers:

@@ -1,7 +1,8 @@
-"""What came in, cut anywhere, put together to frames.
+"""Puts incoming bytes, which may be cut anywhere, together into frames.
 
-The way of most, DATA that is a whole message of an open stream, is short on purpose: 100,000 of them a second have to
-pass. DATA goes to its stream as it comes; other frames are short, and go to the connection when they are whole.
+Most frames are DATA with one whole message for an open stream. There is a fast path for them, because 100,000 a second
+have to pass. DATA goes to its stream as it comes. Other frames are short, and go to the connection when they are
+complete.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ FRAME_BYTES: Final = FRAME_HEADER.size
 PREFIX_BYTES: Final = MESSAGE_PREFIX.size
 QUICK_BYTES: Final = FRAME_AND_PREFIX.size
 FIXED_BYTES: Final = {RST_STREAM: 4, PING: 8, WINDOW_UPDATE: 4}  # else the connection ends (6.4, 6.7, 6.9)
-SMALL_DATA_BYTES: Final = 256  # pieces of messages that are larger pay by their bytes
-SMALL_DATA_COST: Final = 0.125  # of a frame: an odd but honest client sends prefixes and contents apart
+SMALL_DATA_BYTES: Final = 256  # a shorter piece of a message costs the peer; a longer one pays for itself by its bytes
+SMALL_DATA_COST: Final = 0.125  # frames; little, because some honest clients send prefix and content separately
 
 _unpack = FRAME_AND_PREFIX.unpack_from
 
@@ -57,8 +58,8 @@ class Incoming:
         self._wants_preface = not connection.is_client
         self._wants_settings = True
         self._reader = BlockReader()
-        self._rest = bytearray()  # of a frame that is not all there
-        self._rest_needs_bytes = 0  # before it makes sense to look at it again
+        self._rest = bytearray()  # the beginning of a frame that is not complete yet
+        self._rest_needs_bytes = 0  # how long ``_rest`` must be before we look at it again
         self._block: OpenBlock | None = None
         # The DATA frame that is coming in.
         self._data_stream: Stream | None = None
@@ -68,7 +69,7 @@ class Incoming:
         self._data_is_small = False
 
     def receive(self, data: bytes) -> None:
-        """Raise BadHttp2."""
+        """Take the bytes that came; raise BadHttp2."""
         if self._rest:
             self._rest += data
             if len(self._rest) < self._rest_needs_bytes:
@@ -85,9 +86,9 @@ class Incoming:
         while not self._data_left:
             at = self._receive_messages(data, at, end)
             if at == end:
-                return  # as nearly always: everything that came was whole
+                return  # the usual case: no frame was cut
             if self._connection.is_over:
-                return  # because of something that an owner did
+                return  # an owner that got a message has ended the connection
             after = self._receive_frame(data, at, end)
             if after is None:
                 self._rest += data[at:]
@@ -104,15 +105,16 @@ class Incoming:
         return True
 
     def _receive_messages(self, data: bytes, at: int, end: int) -> int:
-        """The short way: DATA frames, each one whole message of an open stream. Where another frame begins."""
+        """The fast path: take DATA frames as long as each has one whole message of an open stream. Return where the
+        first other frame begins."""
         if self._block is not None:
-            return at  # which has to go on, and nothing else
+            return at  # a header block is open: only its CONTINUATION may come now
         connection = self._connection
         find = connection.streams.get
         size_max = self._quick_bytes_max
         room_bytes = connection.window.room_bytes
         if end - at > room_bytes:
-            end = at + room_bytes  # so nothing passes here that exceeds the window
+            end = at + room_bytes  # the fast path takes nothing that exceeds the window
         received = 0
         while at + QUICK_BYTES <= end:
             word, flags, number, compressed, size = _unpack(data, at)
@@ -138,7 +140,7 @@ class Incoming:
         return at
 
     def _receive_frame(self, data: bytes, at: int, end: int) -> int | None:
-        """Any frame. Where the next begins; None if this one is not all there."""
+        """Take a frame of any kind. Return where the next one begins, or None if this one is not complete yet."""
         if at + FRAME_BYTES > end:
             self._rest_needs_bytes = FRAME_BYTES
             return None
@@ -164,7 +166,7 @@ class Incoming:
         return at + size
 
     def _check_frame(self, kind: int, size: int, flags: int, number: int) -> None:
-        """Whether it may come now, and may be so long."""
+        """Check that this frame may come now, and that its length is allowed; raise BadHttp2."""
         if self._wants_settings and (kind != SETTINGS or flags & ACK):
             raise BadHttp2(ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS", kind=kind)
         if self._block is not None and (kind != CONTINUATION or number != self._block.stream):
@@ -184,7 +186,7 @@ class Incoming:
             if at >= end:
                 self._rest_needs_bytes = FRAME_BYTES + 1
                 return None
-            padding = data[at] + 1  # with its own length
+            padding = data[at] + 1  # including the byte that holds its length
             if padding > size:
                 raise BadHttp2(ErrorCode.PROTOCOL_ERROR, "padding is longer than its frame", stream=number)
         self._data_ends = bool(flags & END_STREAM)
@@ -203,13 +205,13 @@ class Incoming:
         return self._receive_content(data, at, end)
 
     def _receive_content(self, data: bytes, at: int, end: int) -> int:
-        """A part of the DATA frame that is coming in, or all of it. Where it ends."""
+        """Take a part of the DATA frame that is coming in, or all of it. Return where that part ends."""
         take = min(self._data_left, end - at)
         self._data_left -= take
         stream = self._data_stream
         if stream is not None and not stream.closed:
             if self._data_ends and not self._data_left:
-                stream.ended_by_peer = True  # before an answer to the last message, as with headers
+                stream.ended_by_peer = True  # set before the owner answers the last message, as for headers
             content = take - max(0, self._data_padding - self._data_left)  # padding is at the end
             if content > 0:
                 stream.receive_content(data, at, at + content)
@@ -261,5 +263,5 @@ class Incoming:
             self._finish_block(block)
 
     def _finish_block(self, block: OpenBlock) -> None:
-        headers = self._reader.read_untrusted(block.whole())  # for nobody, too: the table has to keep up
+        headers = self._reader.read_untrusted(block.whole())  # even if nobody wants them: they may change the table
         self._connection.receive_headers(block.stream, headers, block.ends)

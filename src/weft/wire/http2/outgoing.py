@@ -1,4 +1,4 @@
-"""What is to go out: whole frames in order, and streams that wait for their turn to add some."""
+"""Frames that wait to be sent, in order, and streams that wait for their turn to add frames."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from weft.wire.http2.budget import Budget
 from weft.wire.http2.frames import FRAME_BYTES_LEAST, WINDOW_BEFORE_SETTINGS
 
 OUT_BYTES_MAX: Final = 1 << 20  # given to the transport at a time; the rest waits, so that streams can take turns
-FRAME_BYTES_MAX: Final = 1 << 20  # even if the peer takes larger ones: other streams wait for each
+FRAME_BYTES_MAX: Final = 1 << 20  # even if the peer takes larger frames: other streams have to wait while one is sent
 TURN_BYTES: Final = 256 << 10  # what a stream may send before others have their turn
 
 
 class Sender(Protocol):
-    """A stream, as far as it concerns us."""
+    """What ``Outgoing`` needs of a stream."""
 
     id: int
     send_window: int
@@ -23,8 +23,9 @@ class Sender(Protocol):
 
 
 class Outgoing:
-    """``pieces`` are written, ``out_bytes`` in all; there is room for more while that is less than ``room_bytes``.
-    ``turns`` has who waits to write. While both are empty there is nothing to ``take``."""
+    """``pieces`` are the frames written so far, with ``out_bytes`` in all. There is room for more as long as that is
+    less than ``room_bytes``. ``turns`` has the streams that wait to write. While ``pieces`` and ``turns`` are empty,
+    there is nothing to ``take``."""
 
     __slots__ = (
         "budget",
@@ -38,22 +39,24 @@ class Outgoing:
     )
 
     def __init__(self, budget: Budget) -> None:
-        self.window = WINDOW_BEFORE_SETTINGS  # of the connection, as the peer gave it
+        self.window = WINDOW_BEFORE_SETTINGS  # what the peer still lets us send on the connection
         self.frame_bytes_max = FRAME_BYTES_LEAST
         self.out_bytes = 0
         self.room_bytes = OUT_BYTES_MAX  # 0 while the transport is full
-        self.waiting_bytes = 0  # with all streams
-        self.budget = budget  # streams count in it the messages that they have written
+        self.waiting_bytes = 0  # in all streams together
+        self.budget = budget  # streams count the messages that they write there
         self.pieces: list[bytes | memoryview] = []
         self.turns: dict[int, Sender] = {}  # in the order of their turns
 
     def write(self, data: bytes | memoryview) -> None:
-        """A frame, or a part of one; the caller writes the rest before anybody else writes."""
+        """Write a frame or a part of one. After a part, the caller must write the rest before anything else is
+        written."""
         self.pieces.append(data)
         self.out_bytes += len(data)
 
     def queue(self, sender: Sender) -> None:
-        """It has something to send. A stream without a window of its own comes back when it has one."""
+        """Let this stream have a turn. If its own window is empty, nothing happens; it calls this again when the peer
+        lets it send more."""
         if sender.send_window > 0:
             self.turns.setdefault(sender.id, sender)
 
@@ -74,7 +77,7 @@ class Outgoing:
         return self.take_written()
 
     def take_written(self) -> list[bytes | memoryview]:
-        """The pieces that are written, without those of streams that wait."""
+        """The pieces that are written, without giving a turn to the streams that wait."""
         pieces, self.pieces = self.pieces, []
         self.budget.data_bytes += self.out_bytes
         self.out_bytes = 0

@@ -1,8 +1,8 @@
 """One stream: gRPC messages in both directions, each within its window.
 
-A message is a prefix of five bytes (compressed, length) and its content; DATA frames cut it wherever they like. What
-comes is put together here, what goes waits here for windows and for the transport. The connection parses frames and
-calls in; what matters is told to the stream's owner.
+A message is a prefix of five bytes (compressed, length) and its content. DATA frames may cut it anywhere. The stream
+puts incoming messages together, and keeps outgoing ones until the windows and the transport have room. The connection
+parses frames and calls the stream, which calls its owner.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _pack = FRAME_AND_PREFIX.pack
 
 
 class StreamOwner(Protocol):
-    """Who a stream works for. Called while bytes are taken in or given out: answer quickly."""
+    """The user of a stream. It is called while bytes are read or written, so it must return quickly."""
 
     def on_headers(self, headers: Headers, ended: bool) -> None:
-        """A request, a response, or trailers; ``ended``: nothing follows."""
+        """The peer sent a request, a response or trailers. ``ended``: nothing follows."""
 
     def on_message(self, message: bytes) -> None: ...
 
@@ -50,20 +50,22 @@ class StreamOwner(Protocol):
         """The peer has sent everything."""
 
     def on_reset(self, code: int, reason: str) -> None:
-        """The stream is over, in either direction. The last call."""
+        """The stream is over, in both directions. This is the last call."""
 
     def on_refused(self, compressed: bool, size: int) -> None:
-        """A message that is not taken, because it is compressed or too large: give a status, then ``reset``."""
+        """A message is refused, because it is compressed or too large. Send a status; the stream is reset after
+        that."""
 
     def on_crowded(self, size: int) -> None:
-        """The same for a message that has no room beside the others of the connection that are not whole yet."""
+        """The same, for a message that has no room because the connection has too many other incomplete messages."""
 
     def on_room(self) -> None:
-        """Some of what waited (``waiting_bytes``) was sent; if that was the last of it, the stream may be over."""
+        """Some of the ``waiting_bytes`` were sent. If nothing waits any longer, the stream may be over."""
 
 
 class Stream:
-    """Made by the connection. ``deliver`` is where messages go: to the owner, or wherever it has put them."""
+    """Made by the connection. ``deliver`` gets the messages. It is the owner's ``on_message``, until the owner sets
+    another function."""
 
     __slots__ = (
         "_connection",
@@ -101,38 +103,39 @@ class Stream:
         self._out = connection.out
         self.id = number
         self.send_window = send_window  # may become negative (RFC 9113, 6.9.2)
-        self.window_bytes = window_bytes  # what the peer may send before it hears from us
-        self.due_bytes = window_bytes // 2  # when it does
-        self.unacked_bytes = 0  # received since it last did
-        self.is_wide = connection.is_client  # who asked wants the answer
+        self.window_bytes = window_bytes  # how much the peer may send before it gets a WINDOW_UPDATE
+        self.due_bytes = window_bytes // 2  # after this many bytes we send one
+        self.unacked_bytes = 0  # received since the last one
+        self.is_wide = connection.is_client  # a client asked for the answer, so it gives the full window at once
         self.held = False
-        self._held_from = 0  # of ``unacked_bytes``
+        self._held_from = 0  # the value of ``unacked_bytes`` when the stream was held
         self.has_headers = False
-        self.announced_bytes: int | None = None  # content-length, less what has come
+        self.announced_bytes: int | None = None  # what is missing of the content-length, if the peer sent one
         self.ended_by_peer = False
         self.ended_by_us = False
         self.closed = False
-        self.is_between = False  # the next byte of DATA begins a message, and there may be one
+        self.is_between = False  # the next byte of DATA begins a message, so the fast path may take it
         self._prefix = b""
         self._partial: BytesIO | None = None  # a message that is not whole yet
-        self._need_bytes = 0  # what it lacks; 0: none has begun
-        self.is_sending = True  # messages are taken; not after the end, or after some were dropped
+        self._need_bytes = 0  # what this message still lacks; 0: no message has begun
+        self.is_sending = True  # ``send`` accepts messages: not after the end, nor after some were dropped
         self._pending: deque[bytes | memoryview] = deque()
         self.waiting_bytes = 0
-        self._trailers: Headers | None = None  # what ends our side after all that waits; empty: just the end
+        self._trailers: Headers | None = None  # set by ``end``, and sent after everything that waits; may be empty
 
     # --- sending -------------------------------------------------------------------------------------------------
 
     def send_headers(self, headers: Headers, end: bool = False) -> None:
-        """Does nothing on a stream that is over, like all methods that follow."""
+        """Send headers. Like all methods that follow, this does nothing on a stream that is over."""
         if not self.closed and not self.ended_by_us and self._trailers is None:
             assert not self._pending, "headers come before messages"
             self._connection.write_headers(self, headers, end)
 
     def send(self, message: bytes | memoryview, head: bytes = b"") -> None:
-        """One message. Never waits: what finds no room is in ``waiting_bytes``.
+        """Send one message. This never blocks: what finds no room is kept, and counts in ``waiting_bytes``.
 
-        A message may come in two parts: a ``head`` of its own, and a rest that others send, too, which is not copied.
+        A message may have two parts: a ``head`` of its own, and ``message``, which is not copied, so that other streams
+        can send the same bytes.
         """
         if not self.is_sending:
             return
@@ -152,7 +155,7 @@ class Stream:
             out.window -= size
             head = _pack(size << 8, 0, self.id, 0, size - PREFIX_BYTES)
             if size <= COPY_BYTES_MAX:
-                out.pieces.append(head + message)  # as ``write`` does; it is called for every small message
+                out.pieces.append(head + message)  # this is ``write``, inlined because every small message comes here
                 out.out_bytes += FRAME_BYTES + size
             else:
                 out.write(head)
@@ -169,7 +172,7 @@ class Stream:
         self._out.queue(self)
 
     def end(self, trailers: Headers = ()) -> None:
-        """Nothing more will be sent, but for the trailers."""
+        """End our side: send the trailers after everything that waits, and nothing more."""
         if self._trailers is not None or self.closed or self.ended_by_us:
             return
         self.is_sending = False
@@ -185,13 +188,13 @@ class Stream:
 
     @property
     def has_sent_part(self) -> bool:
-        """Of the message that waits first, some is out: an end now would come within it."""
-        pending = self._pending  # a prefix and a content for each
+        """Whether a part of the first waiting message was already sent, so that ending now would cut it."""
+        pending = self._pending  # for each message a prefix and a content
         return bool(pending) and (len(pending) % 2 == 1 or isinstance(pending[0], memoryview))
 
     def drop_waiting(self) -> None:
-        """Give up what was not sent yet. A message may be cut, so only the end can follow; if that waited, it comes
-        now."""
+        """Give up what was not sent yet. This may cut a message, so no other message may follow. If ``end`` was called
+        before, the end is sent now."""
         if self._pending:
             self.is_sending = False
         self._pending.clear()
@@ -202,7 +205,8 @@ class Stream:
             self._write_end()
 
     def write_some(self, bytes_max: int) -> bool:
-        """A turn: what windows have room for, up to a bound. Whether more could go at once."""
+        """Take a turn: write as much as the windows allow, at most this much. Return whether more could be sent at
+        once."""
         out = self._out
         room = min(self.send_window, out.window, self.waiting_bytes, bytes_max)
         has_written = room > 0
@@ -231,7 +235,7 @@ class Stream:
             if len(piece) <= size:
                 write(pending.popleft())
                 size -= len(piece)
-                self._out.budget.messages += 0.5  # with its prefix it is two pieces
+                self._out.budget.messages += 0.5  # a message is two pieces: prefix and content
             else:
                 view = memoryview(piece)
                 write(view[:size])
@@ -250,7 +254,7 @@ class Stream:
     # --- receiving -----------------------------------------------------------------------------------------------
 
     def hold(self) -> None:
-        """The owner has enough for now: the peer gets no more window until ``release``."""
+        """The owner can take no more for now: give the peer no more window until ``release``."""
         if not self.held and not self.closed:
             self.held = True
             self._held_from = self.unacked_bytes
@@ -264,11 +268,11 @@ class Stream:
 
     @property
     def held_bytes(self) -> int:
-        """What came since ``hold``."""
+        """How many bytes came since ``hold``."""
         return self.unacked_bytes - self._held_from
 
     def widen(self) -> None:
-        """The request is welcome. Until then its sender may send only one small window."""
+        """The request is welcome: give its sender the full window. Before that, it may send only one small window."""
         if self.is_wide or self.closed:
             return
         self.is_wide = True
@@ -281,7 +285,7 @@ class Stream:
         self.give_window()
 
     def give_window(self) -> None:
-        """Tell the peer that it may send more, if it is time and nobody minds."""
+        """Send a WINDOW_UPDATE, if half of the window is used, and the owner does not hold the stream."""
         if self.unacked_bytes < self.due_bytes or not self.is_wide:
             return
         if not (self.held or self.ended_by_peer or self.closed):
@@ -298,7 +302,7 @@ class Stream:
             )
 
     def expect_content(self, size: int) -> None:
-        """A frame of DATA with so much content is coming; raise BadStream if there must be none."""
+        """A DATA frame with this much content is coming; raise BadStream if it is not allowed here."""
         if self.ended_by_peer or not self.has_headers:
             code = ErrorCode.STREAM_CLOSED if self.ended_by_peer else ErrorCode.PROTOCOL_ERROR
             raise BadStream(code, "DATA out of place", stream=self.id)
@@ -309,7 +313,7 @@ class Stream:
         self.is_between = False
 
     def receive_content(self, data: bytes, at: int, end: int) -> None:
-        """A piece of DATA, anywhere in a message or over several."""
+        """Take a piece of DATA. It may begin and end anywhere, and may have parts of several messages."""
         message_bytes_max = self._connection.settings.message_bytes_max
         while at < end and not self.closed:
             if not self._need_bytes:
@@ -324,7 +328,7 @@ class Stream:
             at += take
 
     def finish_frame(self) -> None:
-        """A frame is read; messages of the next one may take the short way if this one did not end within one."""
+        """A DATA frame was read. If it did not end within a message, the next one may take the fast path."""
         self.is_between = not self.is_within_message and self.announced_bytes is None
 
     @property
@@ -332,7 +336,7 @@ class Stream:
         return bool(self._need_bytes or self._prefix)
 
     def _receive_prefix(self, data: bytes, at: int, end: int, message_bytes_max: int) -> int:
-        """Where the message begins."""
+        """Read the prefix of a message, or what has come of it. Return where the rest of the data begins."""
         take = min(PREFIX_BYTES - len(self._prefix), end - at)
         self._prefix += data[at : at + take]
         if len(self._prefix) < PREFIX_BYTES:
@@ -348,7 +352,8 @@ class Stream:
         return at + take
 
     def _assemble(self, piece: memoryview) -> None:
-        """A part of a message. Copied at once, so that what it came in can be used again: fresh memory is dear."""
+        """Add a part of a message. It is copied at once, so that the buffer it came in can be reused: new memory is
+        expensive."""
         connection = self._connection
         if self._partial is None:
             self._partial = BytesIO()
@@ -364,14 +369,14 @@ class Stream:
             connection.refuse_assembly(self)
 
     def receive_end(self) -> None:
-        """END_STREAM came."""
+        """The peer's side ended (END_STREAM); raise BadStream if it ended within a message."""
         self.ended_by_peer = True
         self.is_between = False
         if self.is_within_message or self.announced_bytes:
             raise BadStream(ErrorCode.PROTOCOL_ERROR, "the stream ended within a message", stream=self.id)
 
     def close(self) -> None:
-        """By the connection: nothing more comes or goes."""
+        """For the connection: it has removed this stream, and nothing more comes or goes."""
         self.closed = True
         self.is_sending = False
         self.is_between = False

@@ -8,18 +8,19 @@ from weft.wire.http2.frames import WINDOW_BEFORE_SETTINGS, BadHttp2, ErrorCode
 
 
 class Held(Protocol):
-    """A stream whose owner takes nothing for now."""
+    """A stream whose owner takes no more for now."""
 
     @property
     def held_bytes(self) -> int:
-        """What came since it is held."""
+        """How many bytes came since it was held."""
 
 
 class ReceiveWindow:
-    """Bytes come in (``count``), and are given back to the peer (``take_due``) when half of the window is used.
+    """Counts the bytes that come in (``count``). When half of the window is used, the peer may send as many again
+    (``take_due``).
 
-    Before a peer is welcome (``widen``), it gets back only what was dropped (``drop``). What streams hold back stays
-    with us until they release it: that bounds what a connection can make us keep.
+    Before a peer is welcome (``widen``), it gets window back only for bytes that were dropped (``drop``). It gets none
+    back for the bytes of held streams until they are released: that bounds how much memory a connection can take.
     """
 
     __slots__ = ("_dropped_bytes", "_due_bytes", "_held", "_is_wide", "_unacked_bytes", "_window_bytes")
@@ -27,20 +28,21 @@ class ReceiveWindow:
     def __init__(self) -> None:
         self._held: set[Held] = set()
         self._window_bytes = WINDOW_BEFORE_SETTINGS
-        self._unacked_bytes = 0  # received, and not given back
-        self._dropped_bytes = 0  # among them, before the peer is welcome
+        self._unacked_bytes = 0  # received, and not yet given back to the window
+        self._dropped_bytes = 0  # those among them that were dropped before the peer was welcome
         self._is_wide = False
-        # Below this there is nothing to give back. Never too high, and often lower than what ``take_due`` then finds:
-        # held bytes are summed up there, and not with each frame.
-        self._due_bytes = WINDOW_BEFORE_SETTINGS + 1  # a stranger cannot use so much
+        # With fewer unacknowledged bytes than this, there is nothing to give back. With more, ``take_due`` looks, and
+        # may still find nothing: only there are the held bytes summed up, because doing so for each frame is slow.
+        self._due_bytes = WINDOW_BEFORE_SETTINGS + 1  # out of reach: until ``widen``, there is nothing to give back
 
     @property
     def room_bytes(self) -> int:
-        """What the peer may send."""
+        """How many bytes the peer may send now."""
         return self._window_bytes - self._unacked_bytes
 
     def count(self, size: int) -> bool:
-        """So many bytes of DATA came; raise BadHttp2 if they are too many. Whether ``take_due`` may find something."""
+        """Count bytes of DATA that came; raise BadHttp2 if they are too many. Return whether ``take_due`` may find
+        something."""
         self._unacked_bytes += size
         if self._unacked_bytes > self._window_bytes:
             raise BadHttp2(
@@ -51,7 +53,7 @@ class ReceiveWindow:
         return self._unacked_bytes >= self._due_bytes
 
     def widen(self, window_bytes: int) -> int:
-        """From now on it is as large as this, and used bytes are given back. How much larger it became."""
+        """Make the window this large, and give used bytes back from now on. Return by how much it grew."""
         if self._is_wide:
             return 0
         self._is_wide = True
@@ -61,8 +63,11 @@ class ReceiveWindow:
         return more
 
     def drop(self, size: int) -> int:
-        """So many bytes that came are of no more interest. What a peer that is not welcome yet gets back: they are no
-        burden to us, and its next request may be a better one."""
+        """Some bytes that came were dropped. Return how much window to give back for them.
+
+        A peer that is not welcome yet gets this back, because dropped bytes take no memory, and its next request may be
+        welcome. For a peer that is welcome, ``take_due`` does it.
+        """
         if self._is_wide:
             return 0
         self._dropped_bytes += size
@@ -81,7 +86,7 @@ class ReceiveWindow:
             self._due_bytes -= stream.held_bytes
 
     def take_due(self) -> int:
-        """What to give back to the peer, from now on given; 0 if it is too early."""
+        """Return how many bytes of window to give back to the peer, and count them as given; 0 if it is too early."""
         if self._unacked_bytes < self._due_bytes:
             return 0
         held_bytes = sum([stream.held_bytes for stream in self._held])
