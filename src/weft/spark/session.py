@@ -1,4 +1,4 @@
-"""A Spark session that has ``format("weft")``. Python sources work in it, and it opens no port to the network.
+"""A Spark session that has ``format("weft")``, with settings for Python sources. A local one opens no port to others.
 
 Under ``spark-submit`` there is a session already, which is used as it is. With ``sc://host:port`` as the master, or in
 the variable SPARK_REMOTE, it is a session of a Spark Connect server, and no Java runs here.

@@ -17,7 +17,7 @@ from weft.lake.settings import (
 from weft.spark.option_values import BadOption, by_name, parse_count, parse_list
 
 OPTIONS: Final = ("table", "tableFormat", "partitionBy", "sortBy", "fileBytes", "catalog", "identifier", "store")
-SPARKS_OWN: Final = frozenset({"queryname", "checkpointlocation"})  # Spark adds them to the options of a streaming write
+SPARKS_OWN: Final = frozenset({"queryname", "checkpointlocation"})  # Spark adds them to a streaming write's options
 
 
 def table_of(options: Mapping[str, str]) -> TableSettings:
