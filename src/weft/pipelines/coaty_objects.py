@@ -32,8 +32,8 @@ from weft.wire.coaty.jsonvalues import encode_json
 class Version(Struct, frozen=True, order=True, array_like=True):
     """When something was said about an object, and in which event. The greater version counts.
 
-    Within a stream, offsets order the events of one microsecond. Between streams there is no true order, but the answer
-    has to be the same each time: a Deadvertise comes first, then the rest of the identity decides.
+    Of two events in the same microsecond, a Deadvertise counts as the later one. Between two of the same kind, the
+    offset decides within a stream. Between streams there is no true order, but the answer is the same each time.
     """
 
     at_us: int
