@@ -64,12 +64,12 @@ class StoreSection(Section):
 
 @dataclass(frozen=True, slots=True)
 class StoreAccess:
-    """The same as a value that travels."""
+    """The same settings as a value that can be sent to other processes."""
 
     endpoint: str | None = None
     region: str | None = None
     profile: str | None = None
-    access_key: str | None = None  # file:/path or env:NAME, as the three below
+    access_key: str | None = None  # file:/path or env:NAME, like the keys and tokens below
     secret_key: str | None = None
     session_token: str | None = None
     account_key: str | None = None
@@ -82,21 +82,21 @@ class StoreAccess:
             raise TableError("store: give a profile, or access_key and secret_key")
 
     def text(self) -> str:
-        """For an option of Spark; empty if nothing is set."""
+        """As the text of a Spark option; empty if nothing is set."""
         given = {name: value for name, value in asdict(self).items() if value is not None}
         return msgspec.json.encode(given).decode() if given else ""
 
     @classmethod
     def from_text(cls, text: str) -> StoreAccess:
-        """What ``text`` gave."""
+        """Read what ``text`` returned."""
         try:
             section = StoreSection(**msgspec.json.decode(text, type=dict[str, str])) if text else StoreSection()
-        except (ValueError, TypeError):  # without what was given: it may hold a key
+        except (ValueError, TypeError):  # the message does not quote the value: it may hold a key
             raise TableError("option store is a JSON object of settings, with file:PATH or env:NAME for keys") from None
         return section.access()
 
     def credentials(self, kind: StoreKind, environ: Mapping[str, str]) -> Credentials:
-        """What it comes to on this machine, now: a file may have been replaced."""
+        """Look up the credentials on this machine, now: a file may have been replaced."""
         match kind:
             case StoreKind.DIRECTORY:
                 return Credentials({})
@@ -135,7 +135,7 @@ class StoreAccess:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Settings of a store by the names of Rust's ``object_store``, which ``deltalake`` and ``obstore`` are made of."""
+    """Settings of a store by the names of Rust's ``object_store``, on which ``deltalake`` and ``obstore`` are built."""
 
     values: Mapping[str, str] = field(repr=False)
 
@@ -144,7 +144,7 @@ class Credentials:
         return any(value.startswith("http://") for value in self.values.values())
 
     def delta(self) -> dict[str, str]:
-        """As ``deltalake`` takes them. A commit is a put that the store refuses if there is one."""
+        """As ``deltalake`` takes them. A commit is a conditional put: the store refuses it if the file exists."""
         conditional = {"conditional_put": "etag"} if "aws_region" in self.values else {}
         return {**self.values, **conditional, **({"allow_http": "true"} if self.allows_http else {})}
 
@@ -153,7 +153,7 @@ class Credentials:
         return {ICEBERG_NAMES[name]: value for name, value in self.values.items() if name in ICEBERG_NAMES}
 
     def scrubbed(self, text: str) -> str:
-        """A text of somebody else's without anything that was secret."""
+        """Another program's error text with our secrets removed."""
         for name, value in self.values.items():
             if any(word in name for word in ("key", "token")) and value:
                 text = text.replace(value, HIDDEN)
@@ -176,7 +176,7 @@ def _of_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _of_profile(wanted: str | None, environ: Mapping[str, str]) -> dict[str, str]:
-    """Keys and region of a profile, as every tool of AWS reads them. Nothing, if none was asked for and none is there:
+    """Keys and region of a profile, as every AWS tool reads them. Empty if no profile was asked for and there is none:
     a machine can have a role instead."""
     profile = wanted or environ.get("AWS_PROFILE")
     home = Path(environ.get("HOME") or Path.home()) / ".aws"

@@ -12,11 +12,11 @@ from weft.errors import UsageError
 
 
 class TableError(UsageError):
-    """A table that cannot be read or written like this; says which one and why."""
+    """A table cannot be read or written in this way; the error says which table and why."""
 
 
 class StoreKind(StrEnum):
-    """What a table lies in."""
+    """The kind of place that a table is in."""
 
     DIRECTORY = "directory"
     S3 = "S3"
@@ -66,7 +66,7 @@ def parse_address(given: str) -> Address:
         )
     place, _, key = text[found.end() :].partition("/")
     if not (AZURE_PLACE if kind is StoreKind.AZURE else BUCKET).fullmatch(place):
-        # Without what was given: people write keys there.
+        # The message does not quote the address: people write keys there.
         wanted = "container@account.dfs.core.windows.net" if kind is StoreKind.AZURE else "the name of a bucket"
         raise TableError(f"a table's path in {kind} begins with {SPELLED[kind]}:// and {wanted}, and nothing else")
     steps = key.strip("/").split("/")

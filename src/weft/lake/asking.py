@@ -1,5 +1,5 @@
-"""A node's side of the process that reads its archive table (``helper``): started when it is first asked, started again
-when it dies, and ended when it does not answer."""
+"""The node's side of the process that reads its archive table (``helper``). The node starts the process at the first
+request, starts it again when it dies, and kills it when it does not answer."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from weft.lake.frames import (
 )
 
 READ_AT_ONCE: Final = 1 << 18  # bytes of replies, taken in one turn of the loop
-ANSWER_S_MAX: Final = 20.0  # beyond what a request may wait for: a file of a slow store; then the process is ended
+ANSWER_S_MAX: Final = 20.0  # beyond a request's own wait, for a slow store; then the process is killed
 RESTART_S: Final = 1.0  # between two starts of a process that dies
-END_S: Final = 2.0  # to end by itself
+END_S: Final = 2.0  # for the process to end by itself
 DIED: Final = "the process that reads the archive table has died"
 
 
@@ -42,7 +42,7 @@ class TableAway(TableError):
 
 
 class TableProcess:
-    """``begin`` says which table. ``on_state`` hears how the table looks, whenever that changes."""
+    """``begin`` says which table. ``on_state`` is called with the table's state whenever it changes."""
 
     def __init__(self, begin: Begin, on_state: Callable[[State], None]) -> None:
         self._begin = begin
@@ -56,21 +56,21 @@ class TableProcess:
         self._is_closed = False
 
     async def read(self, request: Callable[[int], Read]) -> Piece | Lacks | Lost:
-        """TableAway."""
+        """Ask for events. Raises TableAway."""
         reply = await self._one(request)
         if isinstance(reply, Piece | Lacks | Lost):
             return reply
         raise self._unexpected(reply)
 
     async def look(self, request: Callable[[int], Look]) -> Places:
-        """TableAway."""
+        """Ask which streams the table has. Raises TableAway."""
         reply = await self._one(request)
         if isinstance(reply, Places):
             return reply
         raise self._unexpected(reply)
 
     async def start(self) -> None:
-        """Have the process ready before it is asked. TableAway."""
+        """Start the process before the first request. Raises TableAway."""
         async with self._starting:
             if self._process is None:
                 await self._spawn()
@@ -128,7 +128,7 @@ class TableProcess:
         await asyncio.sleep(max(self._started_s + RESTART_S - loop.time(), 0.0))
         self._started_s = loop.time()
         try:
-            # -P: the working directory is no place to load code from.
+            # -P: never load code from the working directory.
             self._process = process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "weft.lake.helper"),
                 stdin=asyncio.subprocess.PIPE,
@@ -141,7 +141,7 @@ class TableProcess:
         process.stdin.write(framed(self._begin))
 
     async def _read_replies(self, process: asyncio.subprocess.Process) -> None:
-        """Run until it ends. Then everybody who waits is told, and the next request starts it again."""
+        """Read replies until the process ends. Then every waiting request fails, and the next one starts it again."""
         frames = FrameReader(Said)
         assert process.stdout is not None, "it was made with one"
         try:
@@ -149,7 +149,7 @@ class TableProcess:
                 for message in frames.feed(data):
                     self._take(message)
         except (ValueError, msgspec.DecodeError):
-            pass  # nothing that follows can be read
+            pass  # the stream is broken: nothing after this can be read
         self._kill()
         self._process = None
         for number, answer in self._replies.items():

@@ -19,7 +19,7 @@ from weft.lake.settings import IDENTIFIER_DEFAULT, TableSettings
 from weft.lake.store import ERROR_CHARS_MAX
 from weft.lake.unity import location
 
-UNREADABLE: Final = frozenset({"deletionVectors", "columnMapping"})  # readers of plain Parquet would see other rows
+UNREADABLE: Final = frozenset({"deletionVectors", "columnMapping"})  # with these, plain Parquet readers see wrong rows
 
 
 class DeltaFiles:
@@ -30,7 +30,7 @@ class DeltaFiles:
 
     @property
     def settings(self) -> TableSettings:
-        """With the path where the table lies, which only its catalog may know. Executors need no catalog then."""
+        """The settings with the table's path, which only a catalog may know. Executors then need no catalog."""
         wanted = self._settings
         if not wanted.path:
             path = location(f"{wanted.catalog}.{wanted.identifier}", os.environ)
@@ -45,7 +45,7 @@ class DeltaFiles:
         return self.files_of(self.load())
 
     def files_of(self, table: DeltaTable) -> list[DataFile]:
-        """Those of one version."""
+        """The files of one version of the table."""
         check_readable(table)
         names = table.metadata().partition_columns
         with self._translated():
@@ -58,7 +58,7 @@ class DeltaFiles:
         ]
 
     def load(self) -> DeltaTable:
-        """As it is now: a handle knows nothing of later commits, not even of its own."""
+        """The table as it is now: a handle does not see later commits, not even those made through it."""
         try:
             with self._translated():
                 return DeltaTable(self.settings.path, storage_options=self._options())
@@ -70,7 +70,7 @@ class DeltaFiles:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """What a store says, in one sentence and without secrets. A missing table is for the caller to tell."""
+        """Turn a store's error into one sentence without secrets. The caller reports a missing table."""
         try:
             yield
         except TableNotFoundError:
@@ -83,6 +83,6 @@ class DeltaFiles:
 
 
 def check_readable(table: DeltaTable) -> None:
-    """TableError if its files have other rows than the table."""
+    """Raise TableError if the plain files do not have the same rows as the table."""
     if odd := UNREADABLE & set(table.protocol().reader_features or ()):
         raise TableError("the table uses Delta features that need Delta's own reader", features=", ".join(sorted(odd)))

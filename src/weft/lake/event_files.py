@@ -1,7 +1,7 @@
-"""Events out of Parquet files: the rows of one stream, found without reading what is not wanted.
+"""Reads the events of one stream from Parquet files, without reading the rest.
 
-A row group holds many streams, and is decoded as a whole. So the last ones are kept, sorted by stream: who reads a
-thousand streams side by side decodes each group once.
+A row group holds many streams, and is decoded as a whole. So the groups decoded last are cached, sorted by stream: a
+caller that reads a thousand streams side by side decodes each group once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from weft.lake.store import Store, StoreError
 from weft.limits import MIB
 
 GROUPS_BYTES_MAX: Final = 256 * MIB  # of decoded row groups: three of those that archive writes, with their order
-GROUP_SHARE: Final = 2  # a group that takes more than a half of that is not kept: other writers make such
+GROUP_SHARE: Final = 2  # a group larger than this fraction of the cache is not cached: other writers make such
 SLICE_ROWS: Final = 16_384  # of a large group, decoded at a time
 SLICE_BYTES: Final = 16 * MIB  # roughly, of one stream out of a large group, cached for a reader that goes on
 FOOTERS_MAX: Final = 256  # files whose footers are remembered: some 10 KB each
@@ -34,7 +34,7 @@ class FileGone(TableError):
 
 
 class FileDamaged(TableError):
-    """A file of the table cannot be read as what it was written as."""
+    """A file of the table is damaged: it cannot be read."""
 
 
 class Part(NamedTuple):
@@ -66,7 +66,7 @@ class _Slice:
 
 
 class EventFiles:
-    """The files of one table. ``groups_bytes_max``: what may be kept of them, decoded."""
+    """The files of one table. ``groups_bytes_max``: how many bytes of decoded row groups may be cached."""
 
     def __init__(self, store: Store, groups_bytes_max: int = GROUPS_BYTES_MAX) -> None:
         self._store = store
@@ -78,7 +78,7 @@ class EventFiles:
         self.groups_read = 0
 
     def spans(self, path: str) -> Iterator[list[Span]]:
-        """What a file has, a row group at a time; ``joined`` puts them together."""
+        """The spans of a file, a row group at a time; ``joined`` puts them together."""
         for number in range(self._footer(path).num_row_groups):
             with self._opened(path) as file:
                 yield spans_of(file.read_row_group(number, columns=list(MEASURED)))
@@ -93,7 +93,7 @@ class EventFiles:
         return found
 
     def forget(self, paths: set[str]) -> None:
-        """These are no longer part of the table."""
+        """Drop what is cached of these files: they are no longer part of the table."""
         for place in [place for place in self._groups if place[0] in paths]:
             del self._groups[place]
         for path in paths & self._footers.keys():
@@ -104,7 +104,7 @@ class EventFiles:
     # --- row groups ------------------------------------------------------------------------------------------------
 
     def _candidates(self, path: str, key: StreamKey, first: int, end: int) -> list[int]:
-        """Row groups that may have some of it, by their statistics."""
+        """The row groups that may have some of these events, judged by their statistics."""
         footer = self._footer(path)
         topic, offset = _leaf(footer, "topic"), _leaf(footer, "offset")
         return [
@@ -181,7 +181,7 @@ class EventFiles:
         return _Slice(place, offsets[order], in_order.select(CONTENT).combine_chunks())
 
     def _located(self, path: str, number: int, key: StreamKey, first: int, end: int) -> tuple[Numbers, Numbers]:
-        """The offsets of a stream in a row group, as they come, and in which rows they are."""
+        """The offsets of a stream in a row group, in file order, and the rows they are in."""
         offsets, places = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         passed = 0
         with self._opened(path) as file:
@@ -210,7 +210,7 @@ class EventFiles:
 
     @contextmanager
     def _opened(self, path: str, coded: Sequence[str] = ("topic", "origin")) -> Iterator[pq.ParquetFile]:
-        """A file, read with its checksums. FileGone, FileDamaged, StoreError."""
+        """Open a file; its checksums are verified. Raises FileGone, FileDamaged or StoreError."""
         try:
             with (
                 closing(self._store.reader(path)) as source,
@@ -232,13 +232,13 @@ class EventFiles:
             raise FileDamaged(f"a file of the table is damaged: {what}", file=path) from None
 
     def _check_there(self, path: str, error: Exception) -> None:
-        """Whether the file is gone, now that reading it has failed."""
+        """Raise FileGone if reading failed because the file is gone."""
         if isinstance(error, FileNotFoundError) or self._store.facts(path) is None:
             raise FileGone("a file of the table is gone", file=path) from None
 
 
 def file_spans(files: EventFiles, path: str) -> list[Span]:
-    """All that a file has, at once."""
+    """The spans of a whole file, at once."""
     return joined(span for group in files.spans(path) for span in group)
 
 

@@ -30,13 +30,13 @@ TYPES: Final[dict[str, pa.DataType]] = {
     "epoch": pa.int64(),
 }
 STORED: Final = {"timestamp": "timestamp", "key": "key", "headers": "headers", "value": "payload"}
-CONTENT: Final = tuple(STORED)  # of an event, beside its identity
+CONTENT: Final = tuple(STORED)  # the columns of an event besides its identity
 ROW_BYTES: Final = 32  # what an event takes beside key, value and headers, roughly
 HEADER_BYTES: Final = 16  # and a header, beside its name and value
 
 
 class RowsDiffer(TableError):
-    """The table has two events under one identity."""
+    """The table has two different events under one identity."""
 
     def __init__(self, offset: int) -> None:
         super().__init__("the table has different events under one offset", offset=offset)
@@ -44,11 +44,11 @@ class RowsDiffer(TableError):
 
 
 class BadEvent(TableError):
-    """A row of the table that can be no event."""
+    """A row of the table cannot be an event."""
 
 
 def check_columns(schema: pa.Schema) -> None:
-    """TableError if these are not the columns that ``archive`` writes; more of them do no harm."""
+    """Raise TableError unless the columns that ``archive`` writes are there; further columns do no harm."""
     for name, kind in TYPES.items():
         if name not in schema.names:
             raise TableError("the table is not one that archive wrote: it lacks a column of events", column=name)
@@ -59,7 +59,7 @@ def check_columns(schema: pa.Schema) -> None:
 
 
 def _is_like(have: pa.DataType, need: pa.DataType) -> bool:
-    """Whether the one can be the other without loss: other writers take other zones, units and sizes of text."""
+    """Whether one type converts to the other without loss: other writers use other zones, units and text sizes."""
     types = pa.types
     if types.is_timestamp(need):
         return bool(types.is_timestamp(have) and have.unit == "us")
@@ -74,7 +74,7 @@ def _is_like(have: pa.DataType, need: pa.DataType) -> bool:
 
 def sizes_of(rows: pa.Table) -> Numbers:
     """About how many bytes each event takes."""
-    import pyarrow.compute as pc  # takes as long to load as all else that Spark's planning needs of this room
+    import pyarrow.compute as pc  # loads as slowly as everything else that Spark's planning needs from this room
 
     sizes = np.full(rows.num_rows, ROW_BYTES, dtype=np.int64)
     for name in ("key", "value"):
@@ -92,7 +92,7 @@ def sizes_of(rows: pa.Table) -> Numbers:
 
 
 def without_repeats(offsets: Numbers, rows: pa.Table) -> tuple[Numbers, pa.Table]:
-    """``offsets`` ascend; each event once. RowsDiffer if two rows of one identity are different events."""
+    """Drop repeated rows; ``offsets`` ascend. RowsDiffer if two rows with one identity are different events."""
     repeats = np.flatnonzero(offsets[1:] == offsets[:-1]) + 1
     if not len(repeats):
         return offsets, rows
@@ -106,7 +106,7 @@ def without_repeats(offsets: Numbers, rows: pa.Table) -> tuple[Numbers, pa.Table
 
 
 def batches_of(offsets: Numbers, rows: pa.Table) -> Iterator[Batch]:
-    """Rows with ascending offsets as batches, each of offsets that follow each other; BadEvent if they are none."""
+    """Rows with ascending offsets as batches without gaps inside; BadEvent if a row cannot be an event."""
     starts = np.concatenate(([0], np.flatnonzero(np.diff(offsets) > 1) + 1)).tolist()
     for start, end in zip(starts, [*starts[1:], len(offsets)], strict=True):
         for first in range(start, end, BATCH_EVENTS_MAX):

@@ -1,4 +1,4 @@
-"""Files of a table: what they are called, which ones are seen, and what a writer says of the one it wrote. Pure."""
+"""Files of a table: their names, which of them readers see, and what a writer reports about a file. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SUFFIX: Final = ".parquet"
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
-# query.batch.task.token.number.parquet, perhaps staged; queries are UUIDs of Spark's or tokens of ours, so without dots
+# query.batch.task.token.number.parquet, perhaps staged. A query is a UUID of Spark's or a token of ours: no dots.
 NAME: Final = re.compile(r"(?P<query>[A-Za-z0-9-]+)\.(?P<batch>\d{1,19})\.\d+\.[0-9a-f]+\.\d+\.parquet(\.staged)?")
 HIDDEN_PREFIXES: Final = ("_", ".")  # what Spark and Arrow leave out of a listing
 SPECIAL: Final = re.compile(r"[^\w.-]", re.ASCII)
@@ -24,7 +24,8 @@ Value: TypeAlias = str | int | float | bool | date | datetime
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One task's attempt to write its share of a batch. ``token`` is unique to it: a restarted driver counts again."""
+    """One task's attempt to write its share of a batch. ``token`` makes it unique, because a restarted driver counts
+    from the beginning again."""
 
     query: str
     batch: int
@@ -46,7 +47,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file of a table, by its path within it; its partition as text, None for null."""
+    """A file of a table: its path within the table, and its partition values as text (None for null)."""
 
     path: str
     size_bytes: int
@@ -68,19 +69,19 @@ def batch_of(path: str) -> tuple[str, int] | None:
 
 
 def directory(partition: Mapping[str, str | None]) -> str:
-    """``date=2026-11-15/`` as Hive has it, for tools that read partitions from names; empty without partitions."""
+    """``date=2026-11-15/`` in Hive's style, for tools that read partitions from names; empty without partitions."""
     return "".join(f"{name}={_escaped(value)}/" for name, value in partition.items())
 
 
 def _escaped(value: str | None) -> str:
-    """Everybody unescapes, but Spark does so a byte at a time: only ASCII survives it."""
+    """Escape a value for a path. All readers unescape it, but Spark does so byte by byte: only ASCII survives that."""
     if value is None or value == "":
         return NULL_PARTITION
     return SPECIAL.sub(lambda found: quote(found[0], safe="") if found[0].isascii() else found[0], value)
 
 
 def partition_text(value: Value | None) -> str | None:
-    """A partition's value as text: dates as ISO 8601 has them."""
+    """A partition's value as text; dates in ISO 8601."""
     match value:
         case None:
             return None
@@ -93,7 +94,7 @@ def partition_text(value: Value | None) -> str | None:
 
 
 def visible(store: Store) -> Iterator[tuple[str, Facts]]:
-    """What readers see that know nothing of the table's format: Parquet files, by their path within the table."""
+    """What a reader sees that does not know the table's format: Parquet files, by their path within the table."""
     for path, facts in store.files():
         if path.endswith(SUFFIX) and not any(step.startswith(HIDDEN_PREFIXES) for step in path.split("/")):
             yield path, facts

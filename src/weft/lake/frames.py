@@ -1,5 +1,5 @@
-"""What a node and the process that reads its archive table say to each other: frames of msgpack, each with its length
-before it. Every request has a number, which its replies carry. Pure."""
+"""The messages between a node and the process that reads its archive table: frames of msgpack, each with its length
+before it. Every request has a number, and its reply carries the same number. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.limits import BATCH_BYTES_MAX, MIB
 from weft.model import Epoch, NodeId, Stream, Topic
 
 LENGTH: Final = struct.Struct("<I")
-FRAME_BYTES_MAX: Final = BATCH_BYTES_MAX + 8 * MIB  # a piece has a few batches, of which one may be as large as can be
+FRAME_BYTES_MAX: Final = BATCH_BYTES_MAX + 8 * MIB  # a Piece has a few batches; one may be of maximum size
 
 
 class StreamName(msgspec.Struct, frozen=True, array_like=True):
@@ -39,8 +39,8 @@ class StreamName(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Begin(msgspec.Struct, frozen=True, tag=True):
-    """The first frame: which table, where its index is kept, how old a listing may be, and what may be kept of its
-    files, decoded."""
+    """The first frame: which table, where its index is kept, how old a listing may be, and how much decoded data of
+    its files may be cached."""
 
     table: TableSettings
     index: str
@@ -49,8 +49,9 @@ class Begin(msgspec.Struct, frozen=True, tag=True):
 
 
 class Look(msgspec.Struct, frozen=True, tag=True):
-    """What the table has of some of the streams that match, those that come ``after`` one; the first of them by a
-    listing that is at most so old. With ``since_us``, also where the first event at or after that time is."""
+    """Ask what the table has of matching streams, a page at a time: the streams that come ``after`` the given one. The
+    first page waits for a listing that is at most ``age_s_max`` old. With ``since_us``, the reply also says where the
+    first event at or after that time is."""
 
     number: int
     pattern: str
@@ -61,7 +62,7 @@ class Look(msgspec.Struct, frozen=True, tag=True):
 
 
 class Read(msgspec.Struct, frozen=True, tag=True):
-    """Events of a stream, about so many bytes. ``with_gaps``: offsets may be missing, for the stream is compacted."""
+    """Ask for about ``bytes_max`` bytes of events. ``with_gaps``: the stream is compacted, offsets may be missing."""
 
     number: int
     stream: StreamName
@@ -79,8 +80,8 @@ Request: TypeAlias = Look | Read
 
 
 class State(msgspec.Struct, frozen=True, tag=True):
-    """How the table looks from here; said when it changes. ``listed``: it was listed once. ``problem``: why it could
-    not be listed the last time."""
+    """The state of the table, sent whenever it changes. ``listed``: it was listed at least once. ``problem``: why the
+    last listing failed."""
 
     files: int
     files_unread: int
@@ -90,8 +91,8 @@ class State(msgspec.Struct, frozen=True, tag=True):
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
-    """What the table has of a stream: ``runs`` of offsets, first and end of each in turn, and since when. ``at``: where
-    the first event since the time is that was asked for."""
+    """What the table has of a stream: ``runs`` of offsets, as first and end in turn, and its earliest timestamp.
+    ``at``: the offset of the first event at or after the time that was asked for."""
 
     stream: StreamName
     runs: list[int]
@@ -108,7 +109,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Places(msgspec.Struct, frozen=True, tag=True):
-    """Some streams; those that come ``after`` this one are to be asked for, None: that was all."""
+    """One page of streams. Ask next for the streams ``after`` this one; None: this was the last page."""
 
     number: int
     places: list[Place]
@@ -123,7 +124,7 @@ class Piece(msgspec.Struct, frozen=True, tag=True):
 
 
 class Lacks(msgspec.Struct, frozen=True, tag=True):
-    """The table has no event at the offset that was asked for; the next that it has, and files that it cannot read."""
+    """The table has no event at the offset that was asked for. Names the next offset it has, and unreadable files."""
 
     number: int
     following: int | None
@@ -140,7 +141,7 @@ class Lost(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The table cannot be asked just now, and why."""
+    """The request failed for now, and why."""
 
     number: int
     reason: str
@@ -165,7 +166,7 @@ class FrameReader:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> list[object]:
-        """The messages that are complete now. ValueError for what is not a message."""
+        """The messages that this data completes; ValueError if something is not a message."""
         self._data += data
         found: list[object] = []
         at = 0

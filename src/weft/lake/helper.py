@@ -1,8 +1,8 @@
 """The process that reads a node's archive table: ``python -m weft.lake.helper``. It ends when its standard input does.
 
-Decoding a row group takes a tenth of a second and the interpreter with it, and a library that meets a damaged file may
-take the process down. Neither is to happen to a node. One thread works, a bit at a time: requests first, then the files
-that are new in the table. Another thread lists the table, which may take long.
+Decoding a row group blocks the interpreter for a tenth of a second, and a library that meets a damaged file may crash
+the process. A node must suffer neither. One thread does the work in small steps: requests first, then the files that
+are new in the table. Another thread lists the table, which may take long.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from weft.lake.spans import Span, joined
 from weft.lake.tables import TableFiles, open_files
 from weft.model import Pattern
 
-LISTING_S_MIN: Final = 0.1  # between the beginnings of two listings: a request in between waits for the next one
+LISTING_S_MIN: Final = 0.1  # from one start to the next: a request in between waits for the next listing
 PLACES_AT_ONCE: Final = 500  # in one frame: a millisecond for the reader
 RUNS_MAX: Final = 2 * 4096  # of a stream, first and end of each: with more holes, the reader is told of each
 DAMAGE_SHOWN: Final = 3  # files that cannot be read, named in an answer
@@ -57,27 +57,27 @@ ERROR_CHARS_MAX: Final = 300
 
 @dataclass(slots=True)
 class Waiting:
-    """A request that has no answer yet. ``asked_s``: a listing from then on tells what is there."""
+    """A request that has no answer yet. ``asked_s``: only a listing begun at or after this time is new enough."""
 
     request: Look | Read
     asked_s: float
     give_up_s: float
-    missed: bool = False  # a file that it needs was gone: the table is to be listed again, once
+    missed: bool = False  # a file that it needs was gone; the table is listed again for it, but only once
 
 
 @dataclass(slots=True)
 class Listing:
-    """A listing whose new files are being looked into."""
+    """A listing whose new files are being indexed."""
 
     begun_s: float
     files: list[DataFile]
     unread: deque[str]
-    at: Iterator[list[Span]] | None = None  # in the first of them
+    at: Iterator[list[Span]] | None = None  # how far the first unread file has been read
     spans: list[Span] = field(default_factory=list)
 
 
 class TableReader:
-    """Answers requests. ``step`` does a bit of work; ``say`` takes what is to be told."""
+    """Answers requests. ``step`` does a bit of work; ``say`` sends a message to the node."""
 
     def __init__(self, begin: Begin, say: Callable[[Said], None], now_s: Callable[[], float]) -> None:
         self._begin = begin
@@ -94,7 +94,7 @@ class TableReader:
         self._listed: Future[list[DataFile]] | None = None  # under way
         self._listing_begun_s = float("-inf")
         self._listing: Listing | None = None
-        self._adopted_s = float("-inf")  # when the listing was begun that counts
+        self._adopted_s = float("-inf")  # when the listing that is in use was begun
         self._problem = ""
         self._counts = (0, 0)  # files, and how many of them are damaged
         self._told: State | None = None
@@ -103,10 +103,10 @@ class TableReader:
         self._asked.append(request)
 
     def step(self) -> bool:
-        """Do the next bit of work; whether there is more to do right now."""
+        """Do the next bit of work; return whether there is more to do right now."""
         if self._asked:
             self._answer(self._asked.popleft())
-        if self._listing is not None:  # whatever is asked: a caller that waits for it must not wait for ever
+        if self._listing is not None:  # even while requests come: a caller may wait for this
             self._look_into(self._listing)
         self._follow_listing()
         self._give_up()
@@ -134,7 +134,7 @@ class TableReader:
                 assert_never(request)
 
     def _is_new(self, waiting: Waiting) -> bool:
-        """Whether the table was listed since this was asked; else it waits for that."""
+        """Whether the table was listed after this request came. If not, the request is put back to wait for that."""
         if self._adopted_s >= waiting.asked_s:
             return True
         self._waiting.append(waiting)
@@ -179,7 +179,7 @@ class TableReader:
             case Damaged(first, end, reason):
                 self._say(Lost(request.number, first, end, reason[:ERROR_CHARS_MAX]))
             case Lacking(following):
-                if self._is_new(waiting):  # else it may have come since the table was listed
+                if self._is_new(waiting):  # otherwise the event may have been added after the last listing
                     self._say(Lacks(request.number, following, self._damage()))
 
     def _give_up(self) -> None:
@@ -189,7 +189,7 @@ class TableReader:
             self._say(Failed(each.request.number, self._reason()))
 
     def _reason(self) -> str:
-        """Why there is no listing that is new."""
+        """Why there is no listing that is new enough."""
         if self._problem:
             return self._problem
         if self._listing is not None:
@@ -226,7 +226,7 @@ class TableReader:
     def _take_listing(self, listed: Future[list[DataFile]]) -> None:
         try:
             files = listed.result()
-        except Exception as error:  # of catalogs and stores: they have no class in common
+        except Exception as error:  # errors of catalogs and stores have no common base class
             self._has_failed(_short(error, self._begin), self._listing_begun_s)
             return
         self._problem = ""
@@ -234,7 +234,7 @@ class TableReader:
         self._adopt_if_read(self._listing)
 
     def _has_failed(self, problem: str, begun_s: float) -> None:
-        """The table cannot be listed at the moment: earlier requests are told."""
+        """The table cannot be listed now: the waiting requests that came before this attempt fail."""
         self._problem = problem
         for each in [each for each in self._waiting if each.asked_s <= begun_s]:
             self._waiting.remove(each)
@@ -247,7 +247,7 @@ class TableReader:
         return self._files
 
     def _look_into(self, listing: Listing) -> None:
-        """The next row group of a file that is new."""
+        """Index the next row group of a new file."""
         path = listing.unread[0]
         try:
             if listing.at is None:
@@ -259,7 +259,7 @@ class TableReader:
             self._index.add(path, joined(listing.spans))
         except FileDamaged as error:
             self._index.add(path, (), str(error)[:ERROR_CHARS_MAX])
-        except TableError as error:  # it is gone, or the store is: list again
+        except TableError as error:  # the file is gone, or the store cannot be reached: list again
             self._listing = None
             if not isinstance(error, FileGone):
                 self._has_failed(_short(error), listing.begun_s)
@@ -298,7 +298,7 @@ def _place(history: History, extent: Extent, since_us: int | None) -> Place:
 
 
 def _at(history: History, extent: Extent, since_us: int | None) -> int | None:
-    """Where the first event since a time is."""
+    """The offset of the first event at or after a time; None if no time was given or there is no such event."""
     if since_us is None or extent.last_us < since_us:
         return None
     return history.first_at(extent.key, since_us)
@@ -315,7 +315,7 @@ def _short(error: Exception, begin: Begin | None = None) -> str:
 
 
 def serve(requests: int, replies: BinaryIO, now_s: Callable[[], float] = time.monotonic) -> None:
-    """Until the requests, a file descriptor, end."""
+    """Answer requests until the file descriptor that they come from is closed."""
     selector = selectors.DefaultSelector()
     selector.register(requests, selectors.EVENT_READ)
 
@@ -345,7 +345,7 @@ def serve(requests: int, replies: BinaryIO, now_s: Callable[[], float] = time.mo
 def main(arguments: Sequence[str] = ()) -> None:
     """Replies go to the standard output as it was; what libraries print goes to the error output."""
     del arguments
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: it is for the node, whose end ends this
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the node; this process ends with it
     os.nice(NICENESS)
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

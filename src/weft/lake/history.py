@@ -1,7 +1,7 @@
-"""The history of streams in an archive table: what is there, and the events themselves, as batches with their offsets.
+"""The history of streams in an archive table: which offsets it has, and the events as batches with their offsets.
 
-A table may hold an event twice, and may have holes. Events come once, in the order of their offsets, and what does not
-follow is told (``Lacking``): nothing is ever passed over without a word.
+A table may hold an event twice, and may have holes. A reader gets each event once, in the order of offsets. A hole is
+reported (``Lacking``): nothing is ever skipped silently.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WINDOW_ROWS: Final = 65_536  # of a stream, looked at in one read
 
 
 class Found(NamedTuple):
-    """Events from the offset that was asked for, as far as they follow each other, or as far as one read goes."""
+    """Events from the offset that was asked for, up to the first hole or to the limit of one read."""
 
     batches: tuple[Batch, ...]
 
@@ -46,18 +46,18 @@ Answer: TypeAlias = Found | Lacking | Damaged
 
 
 class History:
-    """What an index says of a table, and what its files hold."""
+    """The history in one table: the index says which file has what, the files have the events."""
 
     def __init__(self, index: Index, files: EventFiles) -> None:
         self._index = index
         self._files = files
 
     def extents(self, pattern: Pattern, after: StreamKey | None, look_max: int) -> Page:
-        """What the table has of the streams that match, some at a time (``Index.extents``)."""
+        """What the table has of the streams that match, a page at a time (``Index.extents``)."""
         return self._index.extents(pattern, after, look_max)
 
     def runs(self, key: StreamKey, count_max: int) -> list[int]:
-        """First and end, in turn, of all stretches that the table has of a stream; none if that is too many numbers."""
+        """All stretches that the table has of a stream, as first and end in turn; empty if there are too many."""
         found: list[int] = []
         for each in stretches(self._spans(key, 0)):
             found += each
@@ -66,7 +66,7 @@ class History:
         return found
 
     def read(self, key: StreamKey, first: int, end: int, bytes_max: int, *, with_gaps: bool = False) -> Answer:
-        """Events from ``first`` up to but not including ``end``: roughly so many bytes, and at least one event."""
+        """Events from ``first`` up to but not including ``end``: about ``bytes_max`` bytes, at least one event."""
         covering, window = self._window(key, first, end)
         if not covering:
             later = following(self._spans(key, first), first)
@@ -84,7 +84,7 @@ class History:
             return Damaged(first, first + 1, str(error))
         except BadEvent as error:
             return Damaged(first, window, str(error))
-        if not batches:  # a span has runs, and none of these files has one here
+        if not batches:  # the spans cover ``first``, but none of these files has a run there
             later = following(self._spans(key, first), first)
             if later is not None and later < end and with_gaps:
                 return self.read(key, later, end, bytes_max, with_gaps=True)
@@ -113,7 +113,7 @@ class History:
         return (located.span for located in self._index.spans(key, first))
 
     def _window(self, key: StreamKey, first: int, end: int) -> tuple[list[Located], int]:
-        """The files that may have the event at ``first``, and up to where no others have any."""
+        """The files that may have the event at ``first``, and the offset up to which no other file has events."""
         end = min(end, first + WINDOW_ROWS)
         covering: list[Located] = []
         for located in self._index.spans(key, first, end):
@@ -125,7 +125,7 @@ class History:
 
 
 def _batches(parts: Sequence[Part], first: int, bytes_max: int, *, with_gaps: bool) -> list[Batch]:
-    """The events from ``first`` on that follow each other, out of rows of several files."""
+    """The events from ``first`` on, from rows of several files; they end at the first gap unless ``with_gaps``."""
     if not parts:
         return []
     offsets = np.concatenate([part.offsets for part in parts])
@@ -145,7 +145,7 @@ def _batches(parts: Sequence[Part], first: int, bytes_max: int, *, with_gaps: bo
 
 
 def _taken(parts: Sequence[Part], chosen: Numbers) -> pa.Table:
-    """These rows, counted through all parts, in this order."""
+    """The chosen rows in this order. Rows are numbered through all parts."""
     if len(parts) == 1:
         return parts[0].take(chosen)
     ends = np.cumsum([len(part.offsets) for part in parts])

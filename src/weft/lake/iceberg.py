@@ -29,7 +29,7 @@ class IcebergFiles:
 
     @property
     def settings(self) -> TableSettings:
-        """With the path where the table lies, which only the catalog may know. Executors need no catalog then."""
+        """The settings with the table's path, which only a catalog may know. Executors then need no catalog."""
         if not self._settings.path and self._catalog.table_exists(self._settings.identifier):
             self._settings = replace(self._settings, path=self._load().location())
         return self._settings
@@ -40,7 +40,7 @@ class IcebergFiles:
             self.exists()
         except TableError:
             raise
-        except Exception as error:  # of HTTP, SQL, AWS: they have no class in common
+        except Exception as error:  # errors of HTTP, SQL and AWS have no common base class
             said = self._settings.credentials().scrubbed(str(error).partition("\n")[0])[:ERROR_CHARS_MAX]
             raise TableError(f"the catalog cannot be asked: {said}", catalog=self._settings.catalog) from None
 

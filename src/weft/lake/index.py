@@ -1,7 +1,7 @@
 """An index of a table: which file has which offsets of which stream. SQLite, in a file that may be removed at any time.
 
-Files of a table never change, so each is looked into once. What a reader sees are the files of one listing: those of
-the next are added beside them, and count from when all of them are there.
+Files of a table never change, so each is read once. A reader sees the files of one listing. The files of the next
+listing are added beside them, and readers see them only when all of them have been added (``adopt``).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Located(NamedTuple):
 
 
 class Index:
-    """``about`` says which table it is of: an index of another one, or one that is damaged, is made again."""
+    """``about`` names the table. If the file has the index of another table, or is damaged, the index is made again."""
 
     def __init__(self, place: Path | None, about: str) -> None:
         self._place = place
@@ -84,12 +84,12 @@ class Index:
     # --- what is in it -----------------------------------------------------------------------------------------------
 
     def missing(self, listing: Sequence[DataFile]) -> list[str]:
-        """Files that have not been looked into yet."""
+        """The files of a listing that are not in the index yet."""
         known = {path for (path,) in self._db.execute("SELECT path FROM files")}
         return [file.path for file in listing if file.path not in known]
 
     def add(self, path: str, spans: Iterable[Span], damage: str | None = None) -> None:
-        """What a file has, or why that cannot be known. It counts once ``adopt`` names it."""
+        """Add a file's spans, or why they cannot be read. Readers see them once ``adopt`` names the file."""
         with self._db:
             added = self._db.execute("INSERT INTO files (path, live, damage) VALUES (?, 0, ?)", (path, damage))
             number = added.lastrowid
@@ -101,7 +101,7 @@ class Index:
                 )
 
     def adopt(self, listing: Sequence[DataFile]) -> set[str]:
-        """From now on the table is these files, all of which were added; those that no longer are part of it."""
+        """Make these files, all of which were added, the table that readers see; return the files that left it."""
         wanted = {file.path for file in listing}
         known = {path: (number, live) for path, number, live in self._db.execute("SELECT path, id, live FROM files")}
         assert wanted <= known.keys(), "a file counts once it was looked into"
@@ -125,7 +125,7 @@ class Index:
         return {path for path, _ in gone}
 
     def files(self) -> int:
-        """How many files count."""
+        """How many files the table has that readers see."""
         (count,) = self._db.execute("SELECT count(*) FROM files WHERE live").fetchone()
         return int(count)
 
@@ -136,7 +136,7 @@ class Index:
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def extents(self, pattern: Pattern, after: StreamKey | None, look_max: int) -> Page:
-        """The streams that match, in order, out of so many that are looked at."""
+        """The streams that match, in order. At most ``look_max`` streams are looked at for one page."""
         least = _fixed_part(pattern)
         place = ("", "", 0, 0) if after is None else (after[0].topic, after[0].origin, after[0].partition, after[1])
         query = (
@@ -154,7 +154,7 @@ class Index:
         return Page(found, looked[-1].key if len(looked) == look_max else None)
 
     def spans(self, key: StreamKey, first: int, end: int = OFFSET_MAX) -> Iterator[Located]:
-        """Those that may have offsets in this range, in the order of their first ones."""
+        """The spans that may have offsets in this range, in the order of their first offsets."""
         stream, epoch = key
         row = self._db.execute(
             "SELECT id, width FROM streams WHERE topic = ? AND origin = ? AND partition = ? AND epoch = ?",
@@ -197,7 +197,7 @@ class Index:
         if self._place is not None:
             self._place.parent.mkdir(parents=True, exist_ok=True)
         database = sqlite3.connect(IN_MEMORY if self._place is None else self._place)
-        # A power cut may take the last files, which are then looked into again; it never leaves half of one.
+        # A power cut may lose the files added last, which are then read again; it never leaves half a file.
         for setting in ("journal_mode = WAL", "synchronous = NORMAL", "temp_store = MEMORY"):
             with closing(database.execute(f"PRAGMA {setting}")):
                 pass

@@ -1,13 +1,13 @@
-"""The files of a plain Parquet table of ours: what its decisions say, also where they are not carried out yet.
+"""The files of a plain Parquet table of ours, as its decisions say, even those that are not carried out yet.
 
     TABLE/_weft/table.json               columns and partitions
     TABLE/_weft/staged/NAME.staged       written by tasks, not part of the table
     TABLE/_weft/decisions/QUERY.json     the last decision of each query
     TABLE/date=2026-11-15/NAME.parquet   the table
 
-Writers put down a *decision*, which names what is to become visible and what is to go, and then carry it out by moving
-and removing files (``weft.pipelines.lake.parquet``). A reader need not wait for that, nor do it: it reads what is
-decided where it lies.
+A writer first writes a *decision*, which names the files that become visible and the files that go. Then it carries
+the decision out by moving and removing files (``weft.pipelines.lake.parquet``). A reader does not wait for that, nor
+do it itself: it reads the files that were decided on, wherever they are now.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from weft.lake.files import NULL_PARTITION, DataFile, visible
 from weft.lake.settings import TableSettings
 from weft.lake.store import Content, Store
 
-DESCRIPTION: Final = "_weft/table.json"  # Spark and Arrow skip names that begin with an underscore
+DESCRIPTION: Final = "_weft/table.json"  # Spark and Arrow skip names with a leading underscore
 STAGED: Final = "_weft/staged"
-STAGED_SUFFIX: Final = ".staged"  # and tools that glob for *.parquet skip these
+STAGED_SUFFIX: Final = ".staged"  # tools that glob for *.parquet skip these
 DECISIONS: Final = "_weft/decisions"
 DECISION_SUFFIX: Final = ".json"
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What a batch is made of, by paths within the table."""
+    """Which files a batch adds and removes, by their paths within the table."""
 
     batch: int
     added: list[str]
@@ -43,7 +43,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A decision that is there."""
+    """A decision that is stored in the table."""
 
     decision: Decision
     content: Content
@@ -63,7 +63,7 @@ class ParquetFiles:
 
     def files(self) -> list[DataFile]:
         self._described()
-        # Listed before decisions are read: what is moved or removed in between is in a decision.
+        # List first, then read decisions: a file that is moved or removed in between is named by a decision.
         found = {path: facts.size_bytes for path, facts in visible(self._store)}
         places = {path: path for path in found}
         for query in list(self._queries()):
@@ -75,7 +75,7 @@ class ParquetFiles:
         return [_data_file(path, places[path], size) for path, size in found.items()]
 
     def _add(self, path: str, found: dict[str, int], places: dict[str, str]) -> None:
-        """A file that is decided on, where it lies now; nothing if it was replaced since."""
+        """Add a file that was decided on, at the place where it is now; do nothing if it was replaced since."""
         for place in () if path in found else (self.place(path), path):
             if (facts := self._store.facts(place)) is not None:
                 found[path], places[path] = facts.size_bytes, place
@@ -115,7 +115,7 @@ def decision_path(query: str) -> str:
 
 
 def visible_file(path: str, size_bytes: int) -> DataFile:
-    """A file by its path in a table, which says its partition."""
+    """A file by its path in a table; the path says its partition."""
     return _data_file(path, path, size_bytes)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # loads Arrow, which a node without tables does not need
     from weft.lake.store import Store
 
 LAKE_FILE_BYTES: Final = 256 * MIB  # large enough that a table of a terabyte has 4,000 files, and one task reads it
-LAKE_FILE_BYTES_MIN: Final = 64 * KIB  # for tests; anything near it is what compaction is there against
+LAKE_FILE_BYTES_MIN: Final = 64 * KIB  # for tests; files near this size are what compaction exists to remove
 LAKE_FILE_BYTES_MAX: Final = 8 * 1024 * MIB  # readers split files by row groups, but uploads and copies do not
 IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_]+\.[A-Za-z0-9_]+")
 UNITS_BYTES: Final = {"KiB": KIB, "MiB": MIB, "GiB": 1024 * MIB}
@@ -58,8 +58,8 @@ class TableSettings:
     format: TableFormat = TableFormat.DELTA
     partition_by: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
-    file_bytes: int = LAKE_FILE_BYTES  # a task begins another file at this size; compaction aims at it
-    catalog: str | None = None  # Iceberg: one of pyiceberg's own configuration; none: SQLite beside it. Delta: of Unity
+    file_bytes: int = LAKE_FILE_BYTES  # a task begins the next file at this size; compaction aims at it
+    catalog: str | None = None  # Iceberg: one that pyiceberg knows, or None: SQLite beside the table. Delta: Unity
     identifier: str = IDENTIFIER_DEFAULT  # what the table is called in its catalog
     access: StoreAccess = field(default_factory=StoreAccess)  # where the credentials of an object store are
 
@@ -85,10 +85,10 @@ class TableSettings:
         return open_store(self.address, self.access)
 
     def credentials(self) -> Credentials:
-        """For libraries that reach the store by themselves; looked up here and now."""
+        """Credentials for libraries that reach the store by themselves; looked up here and now."""
         if self.path:
             return self.access.credentials(self.address.kind, os.environ)
-        # Where the catalog will put it is not known yet. What is set is most likely for S3.
+        # Where the catalog will put the table is not known yet. If credentials are set, they are most likely for S3.
         is_set = self.access != StoreAccess()
         return self.access.credentials(StoreKind.S3 if is_set else StoreKind.DIRECTORY, os.environ)
 
@@ -161,7 +161,7 @@ class TablePlace(Section):
         return self
 
     def settings(self, partition_by: tuple[str, ...] = (), sort_by: tuple[str, ...] = ()) -> TableSettings:
-        """As a value that can be sent; the writer decides how it is laid out."""
+        """The table as a value that can be sent; the writer decides how the table is laid out."""
         found = None if self.name is None else TABLE_NAME.fullmatch(self.name)
         catalog, identifier = (self.catalog, self.identifier) if found is None else found.group("catalog", "identifier")
         return TableSettings(
@@ -187,7 +187,7 @@ class TableSection(TablePlace):
 
     @classmethod
     def is_input(cls) -> bool:
-        """Whether the table is read, so that it has to be there."""
+        """Whether the table is an input, and so has to exist."""
         return False
 
     def settings(self, partition_by: tuple[str, ...] = (), sort_by: tuple[str, ...] = ()) -> TableSettings:

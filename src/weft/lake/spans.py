@@ -1,8 +1,8 @@
 """Which events a file holds: for each stream and epoch its offsets, as runs, and the times of its events. Pure.
 
-Files of an archive table are sorted by topic, and hold what one task wrote: of a stream mostly one run of offsets. But
-the table is partitioned by day, and publishers choose timestamps, so a stream may also be scattered over many files.
-Both are told exactly: where a table has a hole is known without reading an event.
+Files of an archive table are sorted by topic, and each holds what one task wrote: mostly one run of offsets for each
+stream. But the table is partitioned by day, and publishers choose timestamps, so a stream may also be scattered over
+many files. Spans describe both cases exactly: where a table has a hole is known without reading an event.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from weft.model.stream import check_place
 
 IDENTITY: Final = ("topic", "origin", "epoch", "partition", "offset")
 MEASURED: Final = (*IDENTITY, "timestamp")
-CODES_MAX: Final = 1 << 31  # such a number, and one with the rows of a group, multiply within 63 bits
+CODES_MAX: Final = 1 << 31  # a code below this, multiplied by a row number within a group, fits 63 bits
 
 StreamKey: TypeAlias = tuple[Stream, Epoch]
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -31,7 +31,7 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 class Span(NamedTuple):
     """What one file has of a stream: ``first`` and ``end`` of its offsets, the least and the greatest timestamp, and
-    the runs of offsets in between, packed; no runs: it has them all."""
+    the runs of offsets in between, packed. Without runs, the file has all offsets in between."""
 
     stream: Stream
     epoch: Epoch
@@ -47,7 +47,7 @@ class Span(NamedTuple):
 
 
 class Sorted(NamedTuple):
-    """Rows in the order of their streams and offsets: the places of the rows, and where each stream's begin and end."""
+    """Rows sorted by stream and offset: the row numbers in that order, and where each stream begins and ends."""
 
     order: Numbers
     offsets: Numbers  # in that order
@@ -55,7 +55,7 @@ class Sorted(NamedTuple):
 
 
 def sort_rows(rows: pa.Table) -> Sorted:
-    """``rows`` have the columns of an event's identity; TableError if one of them has no identity that can be."""
+    """``rows`` have the columns of an event's identity; TableError if a row's identity is impossible."""
     named = [_coded(rows, name) for name in IDENTITY[:-1]]
     codes = _codes(named, rows.num_rows)
     offsets = _column(rows, "offset").to_numpy()
@@ -86,7 +86,7 @@ def _codes(named: list[pa.DictionaryArray], count: int) -> Numbers:
 
 
 def spans_of(rows: pa.Table) -> list[Span]:
-    """What these rows, of one file, have of each stream. ``rows`` have the columns MEASURED."""
+    """The span of each stream in these rows of one file. ``rows`` have the columns MEASURED."""
     found = sort_rows(rows)
     times = _column(rows, "timestamp").cast(pa.int64()).to_numpy()[found.order]
     spans = []
@@ -100,7 +100,7 @@ def spans_of(rows: pa.Table) -> list[Span]:
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
-    """The spans of several row groups of one file joined, each stream once."""
+    """Join the spans of one file's row groups into one span for each stream."""
     by_key: dict[StreamKey, list[Span]] = {}
     for span in spans:
         by_key.setdefault(span.key, []).append(span)
@@ -120,11 +120,11 @@ def _joined(parts: list[Span]) -> Span:
     )
 
 
-# --- runs: rows of first and end, which is not included, in order, and none touches the next -------------------------
+# --- runs: an array with a row (first, end) per run; end is not included; in order; no run touches the next ----------
 
 
 def runs_of(offsets: Numbers) -> Numbers:
-    """Of ascending offsets, which may come more than once."""
+    """The runs of ascending offsets, which may have repeats."""
     breaks = np.flatnonzero(np.diff(offsets) > 1)
     firsts = offsets[np.concatenate(([0], breaks + 1))]
     ends = offsets[np.concatenate((breaks, [len(offsets) - 1]))] + 1
@@ -154,7 +154,7 @@ def unpack_runs(packed: bytes) -> Numbers:
     return np.cumsum(np.frombuffer(zlib.decompress(packed), "<i8")).reshape(-1, 2)
 
 
-# --- what several files have together --------------------------------------------------------------------------------
+# --- what several files have between them ----------------------------------------------------------------------------
 
 
 class Stretch(NamedTuple):
@@ -165,7 +165,7 @@ class Stretch(NamedTuple):
 
 
 def stretches(spans: Iterable[Span]) -> Iterator[Stretch]:
-    """What spans of one stream, in the order of their first offsets, have together."""
+    """The stretches that these spans of one stream cover together. They come in the order of their first offsets."""
     waiting: list[Numbers] = []  # runs that later spans may touch
     for span in spans:
         if waiting:

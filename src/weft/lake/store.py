@@ -1,12 +1,13 @@
 """Files of a table, wherever it is: one small set of operations, on a directory and on an object store.
 
-Paths are relative to the table, with slashes. What differs between the two is told by what each operation promises:
+Paths are relative to the table, with slashes. The two differ in what an operation promises:
 
-- ``writer``: the file is there, whole and durable, when the writer is closed, and not before in a store. In a
-  directory a file that is being written can be seen: only names that no reader takes are written so.
-- ``swap``: compare and set. In a directory under a lock, in a store by a put with a condition (If-Match,
-  If-None-Match), which S3, Google and Azure all have. It is the one step on which exactly once rests (ADR 42).
-- ``move``: a rename; in a store a copy, made by the store itself, and a removal. Done again, it does no harm.
+- ``writer``: when the writer is closed, the file is there, complete and durable. In a store the file is not visible
+  before that. In a directory it is, so a file gets a name that no reader looks at while it is being written.
+- ``swap``: compare and set. A directory uses a lock; a store uses a conditional put (If-Match, If-None-Match), which
+  S3, Google and Azure all have. Exactly-once rests on this one step (ADR 42).
+- ``move``: a rename in a directory. In a store, the store itself copies the file, and then it is removed. Repeating a
+  move does no harm.
 """
 
 from __future__ import annotations
@@ -30,28 +31,28 @@ from weft.limits import MIB
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-STORE_PART_BYTES: Final = 8 * MIB  # of an upload, held in memory; ten thousand parts of it make 80 GiB
+STORE_PART_BYTES: Final = 8 * MIB  # size of one part of an upload, held in memory; ten thousand parts make 80 GiB
 STORE_PARTS_AT_A_TIME: Final = 4  # of one file
-STORE_READ_BYTES: Final = 1 * MIB  # asked for at least, however little is wanted
-STORE_LIST_CHUNK: Final = 1000  # what stores give in one answer
+STORE_READ_BYTES: Final = 1 * MIB  # the least that one request asks for, however little is wanted
+STORE_LIST_CHUNK: Final = 1000  # how many names a store gives in one answer
 STORE_TIMEOUT: Final = timedelta(seconds=60)  # of one request: a part of 8 MiB over a slow line
-STORE_RETRY_TIMEOUT: Final = timedelta(seconds=60)  # of one operation with its repetitions
+STORE_RETRY_TIMEOUT: Final = timedelta(seconds=60)  # for one operation, retries included
 STORE_RETRIES: Final = 8
 CHECK_RETRY_TIMEOUT: Final = timedelta(seconds=5)  # before Spark starts: people are waiting
 CHECK_RETRIES: Final = 2
 ERROR_CHARS_MAX: Final = 200  # of a store's error text: the rest is XML
 PARTIAL: Final = ".partial"
 LOCK: Final = "lock"
-PROBE: Final = "_weft_probe"  # hidden from readers, and gone at once
+PROBE: Final = "_weft_probe"  # hidden from readers, and removed at once
 
 
 class StoreError(TableError):
-    """A store that cannot be reached or that refuses; says which and why, and no secret."""
+    """A store cannot be reached, or refuses. The message says which store and why, and has no secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Of a file."""
+    """Size and time of a file."""
 
     size_bytes: int
     written_s: float
@@ -59,7 +60,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a file held, and how to say in ``swap`` that it still does."""
+    """A file's content, and the version by which a store's ``swap`` checks that the file is unchanged."""
 
     data: bytes
     version: Any
@@ -67,35 +68,35 @@ class Content:
 
 class Store(Protocol):
     def check(self, *, writing: bool) -> None:
-        """Raise StoreError if the place cannot be used; nothing is left there."""
+        """Raise StoreError if the place cannot be used; the check leaves nothing there."""
 
     def writer(self, path: str) -> IO[bytes]:
-        """To write a file, which has a name of its own."""
+        """Open a new file for writing; nobody else uses its name."""
 
     def reader(self, path: str) -> IO[bytes]:
-        """To read from anywhere in a file."""
+        """Open a file for reading from any position."""
 
     def read(self, path: str) -> Content | None:
         """A small file; None if there is none."""
 
     def swap(self, path: str, data: bytes, was: Content | None) -> bool:
-        """Replace what was read, or nothing, by a small file; False if there is something else now."""
+        """Write a small file if its content is still ``was`` (None: if there is no file); False if it is not."""
 
     def move(self, source: str, target: str) -> None:
-        """Give a file another name; nothing happens if it has gone."""
+        """Give a file another name; does nothing if there is no such file."""
 
     def remove(self, path: str) -> None:
-        """Does nothing if it has gone."""
+        """Remove a file; does nothing if there is no such file."""
 
     def facts(self, path: str) -> Facts | None:
         """Size and time of a file; None if there is none."""
 
     def files(self, below: str = "") -> Iterator[tuple[str, Facts]]:
-        """All files, at whatever depth. Those that go meanwhile are not there."""
+        """All files, at any depth. Files that are removed during the listing are left out."""
 
 
 def open_store(address: Address, access: StoreAccess) -> Store:
-    """Nothing is asked of it yet."""
+    """The store at this address; no request is made yet."""
     if address.is_directory:
         return Directory(Path(address.text))
     return Bucket(address, access.credentials(address.kind, os.environ))
@@ -105,7 +106,7 @@ def open_store(address: Address, access: StoreAccess) -> Store:
 
 
 class Directory:
-    """A directory that all who use the table see."""
+    """A directory that every user of the table can see."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -176,8 +177,8 @@ class Directory:
 
 
 class _SyncedFile(pa.OSFile):  # type: ignore[misc]
-    """A file that is durable when it is closed, with its name: what a driver commits must not go with the power. Arrow
-    writes to it without Python, because it is one of Arrow's own."""
+    """A file that is durable when it is closed, and so is its name: what a driver commits must survive a power cut. It
+    is a subclass of Arrow's own file, so Arrow writes to it without calling Python."""
 
     place: Path
 
@@ -190,7 +191,7 @@ class _SyncedFile(pa.OSFile):  # type: ignore[misc]
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Nobody else swaps meanwhile. The lock of a process that dies is gone with it."""
+    """Hold the lock, so that nobody else swaps. If the process dies, its lock is released."""
     with lock.open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -273,7 +274,7 @@ class Bucket:
             try:
                 obstore.put(self._store, path, data, mode="create" if was is None else was.version, use_multipart=False)
             except (AlreadyExistsError, PreconditionError, NotFoundError):
-                # An answer that was lost is asked for again, and the second put finds the first.
+                # If the answer to a put is lost, the put is retried, and then finds its own first try.
                 there = self.read(path)
                 return there is not None and there.data == data and (was is None or was.data != data)
         return True
@@ -293,7 +294,7 @@ class Bucket:
         import obstore
         from obstore.exceptions import NotFoundError
 
-        # S3 says nothing of a file that is not there, others do.
+        # S3 reports no error for a file that does not exist; others do.
         with self.translated("cannot be written to"), suppress(NotFoundError, FileNotFoundError):
             obstore.delete(self._store, path)
 
@@ -335,7 +336,7 @@ class Bucket:
 
     @contextmanager
     def translated(self, what: str, missing: str = "it is not there") -> Iterator[None]:
-        """One sentence, and no secret, for whatever the store or the way to it comes up with."""
+        """Turn any error of the store or the network into one sentence without secrets."""
         from obstore.exceptions import BaseError, NotFoundError, PermissionDeniedError, UnauthenticatedError
 
         try:
@@ -353,7 +354,7 @@ class Bucket:
         raise StoreError(f"the store {what}: {reason}", table=self._address.text) from None
 
     def _reason(self, text: str, missing: str) -> str:
-        """Of an error that has no kind of its own."""
+        """The reason in the text of an error that has no class of its own."""
         if "NoSuchBucket" in text or "404 Not Found" in text:
             return missing
         if "error sending request" in text or "tcp connect" in text or "dns error" in text:
@@ -366,7 +367,7 @@ class Bucket:
 
 
 class _Download:
-    """A file of a store as Arrow reads files: from anywhere in it."""
+    """A file in a store, with the methods that Arrow needs to read from any position."""
 
     def __init__(self, opened: Any, bucket: Bucket) -> None:
         self._opened = opened
@@ -397,7 +398,7 @@ class _Download:
 
 
 class _Upload:
-    """A file on its way into a store: not there before it is whole. It knows how much it was given."""
+    """A file being uploaded to a store: it is not visible until it is complete. It counts the bytes written."""
 
     def __init__(self, opened: Any, bucket: Bucket) -> None:
         self._opened = opened
@@ -416,7 +417,7 @@ class _Upload:
         return self._size
 
     def flush(self) -> None:
-        """Parts go when they are full."""
+        """Does nothing: a part is sent when it is full."""
 
     def close(self) -> None:
         if not self.closed:

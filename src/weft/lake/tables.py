@@ -1,4 +1,4 @@
-"""Which files make up a table now, whatever its format. Nothing is written, so the right to read is enough."""
+"""Which files make up a table now, whatever its format. It writes nothing, so the right to read is enough."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from weft.lake.address import TableError
 from weft.lake.files import DataFile
 from weft.lake.settings import TableFormat, TableSettings
 
-# Where in a table its own files are, which no other format has.
+# For each format, a path in the table that no other format has.
 MARKERS: Final = {
     TableFormat.DELTA: "_delta_log",
     TableFormat.ICEBERG: "metadata",
@@ -19,16 +19,16 @@ MARKERS: Final = {
 class TableFiles(Protocol):
     @property
     def settings(self) -> TableSettings:
-        """Which one, with the path where it lies, once it is there."""
+        """The table's settings; once the table exists, with the path where it lies."""
 
     def exists(self) -> bool: ...
 
     def files(self) -> list[DataFile]:
-        """What the table is made of now; TableError if there is no table, or it cannot be reached."""
+        """The files that make up the table now; TableError if there is no table, or it cannot be reached."""
 
 
 def open_files(settings: TableSettings) -> TableFiles:
-    """The table's own kind; nothing is read yet. TableError if the library of its format is missing here."""
+    """The class for the table's format; nothing is read yet. TableError if that format's library is not installed."""
     match settings.format:
         case TableFormat.DELTA:
             try:
@@ -55,7 +55,7 @@ def _open_iceberg(settings: TableSettings) -> TableFiles:
 
 
 def check_place(settings: TableSettings, *, writing: bool) -> None:
-    """What can be known before a table is used; TableError if its store or its catalog cannot be."""
+    """Check what can be checked before a table is used; TableError if its store or its catalog cannot be used."""
     table = open_files(settings)
     if settings.catalog is not None and settings.format is TableFormat.ICEBERG:
         from weft.lake.iceberg import IcebergFiles
@@ -67,7 +67,7 @@ def check_place(settings: TableSettings, *, writing: bool) -> None:
 
 
 def check_kind(settings: TableSettings) -> None:
-    """TableError if there is a table of another format where this one is to be."""
+    """Raise TableError if a table of another format is at this place."""
     store = settings.store()
     for kind, marker in MARKERS.items():
         if kind is not settings.format and next(iter(store.files(marker)), None) is not None:

@@ -1,8 +1,8 @@
-"""Where a Delta table of a Unity catalog lies. The catalog is asked for the place, and from then on it is a table by
-its path, also for executors.
+"""Where a Delta table of a Unity catalog lies. The catalog is asked for the path once. From then on everybody,
+executors included, opens the table by its path.
 
 The address of the catalog and the key are in the environment, under the names that Databricks' own tools have for them.
-Credentials that the catalog would lend are not used: those of the store are the user's own, as for every other table.
+The catalog could lend credentials for the store, but they are not used: the user's own are, as for every other table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REFUSED: Final = (401, 403)
 
 
 class Answer(msgspec.Struct):
-    """What is read of what the catalog tells of a table."""
+    """The part of the catalog's answer that is read."""
 
     storage_location: str | None = None
     data_source_format: str | None = None
@@ -39,7 +39,7 @@ def location(name: str, environ: Mapping[str, str]) -> str:
     connection, base, headers = _connection(environ)
     try:
         connection.request("GET", f"{base}{TABLES}{quote(name)}", headers=headers)
-        answer = connection.getresponse()  # never of another server: redirections are not followed
+        answer = connection.getresponse()  # from this server only: redirections are not followed
         status, body = answer.status, answer.read(UNITY_ANSWER_BYTES_MAX + 1)
     except (OSError, HTTPException) as error:
         reason = error.strerror if isinstance(error, OSError) else None
@@ -74,7 +74,7 @@ def _location_untrusted(name: str, body: bytes) -> str:
 
 
 def _connection(environ: Mapping[str, str]) -> tuple[HTTPConnection, str, dict[str, str]]:
-    """Nothing is asked yet. A key goes over TLS only, but for this machine itself."""
+    """Prepare a connection; no request is sent yet. A key is sent over TLS only, except to this machine itself."""
     given = environ.get(HOST, "").strip()
     if not given:
         raise TableError(f"Delta tables by name need the address of their Unity catalog in the variable {HOST}")
@@ -84,7 +84,7 @@ def _connection(environ: Mapping[str, str]) -> tuple[HTTPConnection, str, dict[s
     except ValueError:
         port = -1
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or port == -1:
-        raise TableError(f"{HOST} has to be https://HOST or https://HOST:PORT")  # without it: it may hold a key
+        raise TableError(f"{HOST} has to be https://HOST or https://HOST:PORT")  # not quoted: it may hold a key
     token = environ.get(TOKEN, "").strip()
     headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
     if parts.scheme == "https":

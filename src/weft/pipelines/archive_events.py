@@ -1,4 +1,4 @@
-"""What ``archive`` makes of events on their way from the log into files: columns to partition by are added."""
+"""How ``archive`` turns events from the log into rows of files: it adds the columns to partition by."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.spark.rows import schema_of
 
 @dataclass(frozen=True, slots=True)
 class TopicColumn:
-    """A column that follows from the topic: its name, and what it is for one topic."""
+    """A column that is computed from the topic: its name, and the function that computes its value."""
 
     name: str
     kind: pa.DataType
@@ -25,12 +25,12 @@ class TopicColumn:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Makes a table's rows of what ``weft-ranges`` gives. Spark pickles it to executors."""
+    """Makes a table's rows from the ranges of ``weft-ranges``. Spark pickles it to executors."""
 
     by_topic: TopicColumn | None = None
 
     def columns(self) -> pa.Schema:
-        """An event's own, then those that the table is partitioned by."""
+        """An event's own columns, then those that the table is partitioned by."""
         return pa.schema([*schema_of(COLUMNS), *self.partitions()])
 
     def partitions(self) -> pa.Schema:
@@ -44,7 +44,7 @@ class Events:
         return tuple(self.partitions().names)
 
     def rows(self, ranges: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Fetch what is to be read."""
+        """Fetch the events of these ranges as rows."""
         return map(self.laid_out, fetched(ranges))
 
     def laid_out(self, events: pa.RecordBatch) -> pa.RecordBatch:
@@ -53,7 +53,7 @@ class Events:
         return pa.RecordBatch.from_arrays([*events.columns, *added.values()], schema=self.columns())
 
     def partition_columns(self, events: pa.RecordBatch) -> dict[str, pa.Array]:
-        """Just these, by their names."""
+        """Only the columns to partition by, by name."""
         added = {"date": days(events.column("timestamp"))}
         if self.by_topic is not None:
             topics = events.column("topic").dictionary_encode()
@@ -67,5 +67,5 @@ def first_token(topic: str) -> str:
 
 
 def bucket(topic: str, buckets: int) -> int:
-    """The same on every machine and in every year: tables depend on it."""
+    """The bucket of a topic. It must be the same on every machine and must never change: tables depend on it."""
     return zlib.crc32(topic.encode()) % buckets

@@ -1,8 +1,8 @@
-"""What a pipeline is: a name, its settings, and a function that starts Spark queries or does one job. What each is for
-is said in ``catalogue``, which can be read without Spark.
+"""What a pipeline is: a name, its settings, and a function that starts Spark queries or does one job. ``catalogue``
+says what each pipeline is for, and can be read without Spark.
 
 Each pipeline is a module of its own with a ``PIPELINE`` in it, and a ``main`` so that ``spark-submit`` can run the file
-as it is. ``weft.pipelines.running`` makes the session, shows progress and stops it.
+as it is. ``weft.pipelines.running`` makes the session, shows progress and stops the run.
 """
 
 from __future__ import annotations
@@ -38,14 +38,13 @@ class Streaming(Generic[StreamingT]):
     settings: type[StreamingT]
     start: Callable[[SparkSession, StreamingT], Sequence[StreamingQuery]]
     beside: Beside[StreamingT] | None = None
-    is_idle: Callable[[StreamingT], bool] | None = None  # whether a run would find nothing to do; asked without Spark
+    is_idle: Callable[[StreamingT], bool] | None = None  # whether a run would find nothing to do; needs no Spark
     check: Callable[[StreamingT], None] | None = None  # raises what can be known of its tables without Spark
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job ended: a sentence, a table if there is something to show, what else people have to know, and whether
-    all is well."""
+    """How a job ended: a sentence, perhaps a table to show, further remarks for people, and whether all is well."""
 
     summary: str
     rows: Sequence[dict[str, object]] = ()
@@ -55,9 +54,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """What the one who runs a job says to it."""
+    """What the caller passes to a job."""
 
-    execute: bool  # False: only say what would be done, where a job knows the difference
+    execute: bool  # False: only say what would be done, if the job supports that
     say: Callable[[str], None] = field(repr=False)  # progress for people, a line at a time
 
 
@@ -76,5 +75,5 @@ Pipeline = Streaming[StreamingT] | Job[JobT]
 
 
 def read_topics(spark: SparkSession, mesh: MeshSection, source: SourceSection, group: str) -> DataFrame:
-    """A stream of events, as the configuration says."""
+    """A stream of the events that the configuration names."""
     return spark.readStream.format("weft").options(**mesh.options(), **source.options(group)).load()

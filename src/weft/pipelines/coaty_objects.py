@@ -1,8 +1,8 @@
-"""Which Coaty objects there are: advertised, and not deadvertised since. Pure.
+"""Which Coaty objects exist: those that were advertised and not deadvertised since. Pure.
 
 Events come in any order and more than once (an object is advertised under its core type and under its object type, and
-several bridges may hear it). So of each object the newest Advertise and the newest Deadvertise are kept, and the later
-one of the two tells whether it is there. Merging is the same in any order and any number of times.
+several bridges may hear it). So the newest Advertise and the newest Deadvertise of each object are kept, and the later
+of the two decides whether the object exists. The result does not depend on the order or on repetitions.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from weft.wire.coaty.jsonvalues import encode_json
 
 
 class Version(Struct, frozen=True, order=True, array_like=True):
-    """When something was said, and which event said it; the greater one counts.
+    """When something was said about an object, and in which event. The greater version counts.
 
-    Within a stream, offsets decide between events of one microsecond. Between streams nothing can, but the answer has
-    to be the same each time: deadvertised first, then the rest of the identity.
+    Of two events in the same microsecond, a Deadvertise counts as the later one. Between two of the same kind, the
+    offset decides within a stream. Between streams there is no true order, but the answer is the same each time.
     """
 
     at_us: int
@@ -58,7 +58,7 @@ class Facts(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """An object is there (with its facts) or gone (without)."""
+    """An object exists (with its facts) or is gone (without)."""
 
     namespace: str
     object_id: str
@@ -67,12 +67,12 @@ class Change(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """What is stored about one object. ``facts`` are those of ``advertised``, where they are kept."""
+    """What is stored about one object. ``facts`` are from the event ``advertised``, if they are kept."""
 
     advertised: Version | None = None
     facts: Facts | None = None
     deadvertised: Version | None = None
-    revision: int = 0  # how often it was shown
+    revision: int = 0  # how many changes of it were shown
 
     @property
     def is_there(self) -> bool:
@@ -93,7 +93,7 @@ def decode_known(data: bytes) -> Known:
 
 
 def merge(known: Known, changes: Iterable[Change]) -> Known:
-    """What is known after these changes, in whatever order they come."""
+    """What is known after these changes; their order does not matter."""
     for change in changes:
         version = change.version
         if change.facts is None:
@@ -105,10 +105,10 @@ def merge(known: Known, changes: Iterable[Change]) -> Known:
 
 
 def step(known: Known, changes: Iterable[Change], *, marks: bool) -> tuple[Known, Known | None]:
-    """What is kept after these changes, and what is to be shown if that has changed.
+    """Return what to keep after these changes, and what to show, or None if that has not changed.
 
-    ``marks``: objects that are gone are still shown, as they were last. Else they are not, and nothing is kept of them
-    but that older news are no news.
+    ``marks``: objects that are gone are still shown, in their last state. Otherwise they are not shown, and only their
+    versions are kept, so that older events about them are ignored.
     """
     merged = merge(known, changes)
     if marks:
@@ -127,7 +127,7 @@ def step(known: Known, changes: Iterable[Change], *, marks: bool) -> tuple[Known
 def read_changes_untrusted(
     topic: str, payload: bytes, *, at_us: int, origin: str, epoch: int, partition: int, offset: int
 ) -> list[Change]:
-    """What an event of the mesh says about objects; nothing if it is of another kind. Raise only BadCoatyMessage."""
+    """What an event of the mesh says about objects; empty for other kinds of events. Raise only BadCoatyMessage."""
     place = parse_mesh_topic(topic)
     if place is None or place.event not in (EventType.ADVERTISE, EventType.DEADVERTISE):
         return []
@@ -146,7 +146,7 @@ def read_changes_untrusted(
 def _facts(message: Message, published: CoatyObject) -> Facts:
     try:
         text = encode_json(published, "object", COATY_RECEIVED_BYTES_MAX).decode()
-    except UsageError as error:  # what JSON can write and nobody can store
+    except UsageError as error:  # values that JSON allows but that cannot be stored
         raise BadCoatyMessage(error.what, **error.facts) from None
     return Facts(
         core_type=published["coreType"],

@@ -1,7 +1,7 @@
-"""``compact``: small files of a table to large ones, old days removed, dead files swept. (SPK-05)
+"""``compact``: merges a table's small files into large ones, removes old days, and deletes dead files. (SPK-05)
 
-Safe beside a running ``archive``: every step swaps files that are in the table for others in one commit, and what was
-added meanwhile stays. A step that somebody else was faster with is planned again.
+It is safe beside a running ``archive``: every step swaps files of the table for others in one commit, and files that
+were added meanwhile stay. If somebody else changes the same files first, the step is planned again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LAKE_GRACE_HOURS_MAX: Final = 24 * 365  # a year of replaced files on disk
 NAME: Final = "compact"
 DAY_COLUMN: Final = "date"
 DEFAULT_ORDER: Final = ("topic",)
-BINS_PER_CORE: Final = 4  # committed together: little is lost if another is faster, and there are few commits
+BINS_PER_CORE: Final = 4  # committed together: little work is lost to a faster writer, and there are few commits
 
 
 class CompactSection(Section):
@@ -69,14 +69,14 @@ class CompactSettings(JobSettings):
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What a step did: files that left the table, and files that came."""
+    """What a step did: the files that left the table, and the files that were added."""
 
     removed: Sequence[DataFile]
     added: Sequence[DataFile]
 
 
 def run(spark: SparkSession, settings: CompactSettings, run: JobRun) -> Outcome:
-    """Retention first, so that nothing is rewritten to be removed; then compaction; then sweeping."""
+    """Retention first, so that no file is rewritten and then removed; then compaction; then deleting dead files."""
     table = opened(settings)
     wanted = settings.compact
     now_s = time.time()
@@ -109,7 +109,7 @@ def opened(settings: CompactSettings) -> lake.Table:
 
 
 def drop_days(table: lake.Table, now_s: float, keep_days: int) -> Changed:
-    """Take days off the table that are older; rows without a day stay."""
+    """Remove days older than ``keep_days`` from the table; rows without a day stay."""
     if DAY_COLUMN not in table.partition_by():
         raise lake.TableError(f"keep_days needs a table that is partitioned by {DAY_COLUMN}", table=table.settings.path)
     first = (datetime.fromtimestamp(now_s, UTC) - timedelta(days=keep_days)).date().isoformat()
@@ -120,7 +120,7 @@ def drop_days(table: lake.Table, now_s: float, keep_days: int) -> Changed:
 
 
 def keep_latest(spark: SparkSession, table: lake.Table, wanted: CompactSection) -> Changed:
-    """Rewrite all that the table has now, without rows that a later one of the same key supersedes."""
+    """Rewrite the whole table without the rows that a later row of the same key supersedes."""
     files = table.files()
     if not files:
         return Changed([], [])
@@ -135,7 +135,7 @@ def keep_latest(spark: SparkSession, table: lake.Table, wanted: CompactSection) 
 
 
 def superseded_gone(rows: DataFrame, keys: Sequence[str], order_by: Sequence[str]) -> DataFrame:
-    """Of each key the latest row, and all rows that have none."""
+    """The latest row of each key, and all rows without a key."""
     from pyspark.sql import functions as f
 
     has_key = f.col(keys[-1]).isNotNull()
@@ -143,7 +143,7 @@ def superseded_gone(rows: DataFrame, keys: Sequence[str], order_by: Sequence[str
 
 
 def merge_small(spark: SparkSession, table: lake.Table, say: Callable[[str], None]) -> Changed:
-    """Write small files of a partition together, some of them at a time."""
+    """Merge small files within partitions, some bins at a time."""
     bins = plan(table.files(), table.settings.file_bytes)
     step = BINS_PER_CORE * cores_of(spark)
     removed: list[DataFile] = []
@@ -158,7 +158,7 @@ def merge_small(spark: SparkSession, table: lake.Table, say: Callable[[str], Non
 
 
 def merge(spark: SparkSession, table: lake.Table, bins: Sequence[Bin]) -> Changed:
-    """Write the files of each bin together, in one commit for all of them; TableChanged if another was faster."""
+    """Merge the files of each bin, in one commit for all bins; TableChanged if somebody else was faster."""
     return _swapped(table, [file for each in bins for file in each.files], rewrite(spark, table, bins))
 
 
@@ -167,14 +167,14 @@ def _swapped(table: lake.Table, removed: Sequence[DataFile], added: Sequence[Wri
         table.replace(removed, added)
     except lake.TableChanged:
         store = table.settings.store()
-        for file in added:  # nobody else knows of them
+        for file in added:  # nobody else knows these files
             store.remove(table.place(file.path))
         raise
     return Changed(removed, added)
 
 
 def _retried(step: Callable[[], Changed]) -> Changed:
-    """Do a step, and again if somebody else has changed the same files."""
+    """Do a step; repeat it if somebody else has changed the same files."""
     for _ in range(LAKE_COMMIT_ATTEMPTS - 1):
         try:
             return step()

@@ -1,7 +1,7 @@
-"""Whether a run that reads all there is would find nothing, asked before Spark starts, which takes seconds.
+"""Whether a run that reads all there is would find nothing. This is checked before Spark starts, which takes seconds.
 
-The checkpoint says how far the query is, and the source itself is asked whether that is the end, just as Spark would
-ask it: what is lost is noticed, and progress is reported. What is not understood here is left to Spark.
+The checkpoint says how far the query is. Then the source itself is asked whether that is the end, just as Spark would
+ask it: so lost events are noticed, and progress is reported. Whatever this module does not understand is left to Spark.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ FORMAT: Final = "v1"  # of Spark's offset log: this line, one about the batch, a
 
 
 def runs_here(wanted: SparkSection) -> bool:
-    """Whether Spark would run on this machine alone, and so keep its checkpoint among the files of this machine."""
+    """Whether Spark would run on this machine alone, and so keep its checkpoint in this machine's file system."""
     master = wanted.master or wanted.conf.get(MASTER) or LOCAL
     return not is_submitted() and REMOTE_VARIABLE not in os.environ and master.startswith("local")
 
 
 def has_begun(checkpoint: Path) -> bool:
-    """Whether Spark is done with its first batch. Until then each start of the query asks the source where to begin:
-    the checkpoint says only where that batch ends."""
+    """Whether Spark has finished the query's first batch. Until then, each start of the query asks the source where to
+    begin, because the checkpoint says only where that batch ends."""
     return _last(checkpoint / COMMITS) is not None
 
 
 def nothing_since(checkpoint: Path, options: Mapping[str, str]) -> bool:
-    """Whether the last batch of this query is done with, and there is nothing after it. ``options`` are the source's.
-    WeftError, as the query would end with."""
+    """Whether the last batch of this query is finished and there is nothing after it. ``options`` are the source's.
+    Raises the WeftError with which the query would end."""
     return (begun := finished(checkpoint)) is not None and is_the_end(begun, options)
 
 
 def finished(checkpoint: Path) -> Json | None:
-    """Where the last batch of a query with one source has ended; None if it was not finished, or is not understood."""
+    """The end of the last batch of a query with one source; None if it is not finished, or its log not understood."""
     last = _last(checkpoint / OFFSETS)
     if last is None or last != _last(checkpoint / COMMITS):
         return None
@@ -67,5 +67,5 @@ def is_the_end(begun: Json, options: Mapping[str, str]) -> bool:
 
 
 def _last(log: Path) -> int | None:
-    """The number of the last batch that stands in a log of Spark's."""
+    """The number of the last batch in one of Spark's logs."""
     return max((int(path.name) for path in log.glob("*") if path.name.isdigit()), default=None)

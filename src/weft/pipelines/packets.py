@@ -1,8 +1,9 @@
-"""``packets``: EMM and EMM-C datagrams to a table of good events and one of what was refused, with reasons. (SPK-03)
+"""``packets``: EMM and EMM-C datagrams into a table of good events and a table of refused ones, with reasons. (SPK-03)
 
 Datagrams come from topics of the mesh (a payload is a datagram, the header ``source`` its sender's address) or from
-captures. Each is decoded, authenticated and judged for freshness (``packet.decoding``), then looked for among those of
-the last 300 seconds (``packet.state``), and ends in one of two tables (``packet.tables``). See ``docs/packets.md``.
+captures. Each is decoded, authenticated and checked for freshness (``packet.decoding``), then compared with those of
+the last 300 seconds to find replays (``packet.state``). It ends in one of two tables (``packet.tables``). See
+``docs/packets.md``.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 PACKET_BUCKETS_MAX: Final = 4096  # of replay state: more than a cluster has cores, and each costs a call per batch
-PACKET_EVENTS_PER_TRIGGER: Final = 1_000_000  # unless told otherwise: 400 MB over all tasks, and seconds of work
+PACKET_EVENTS_PER_TRIGGER: Final = 1_000_000  # the default: 400 MB over all tasks, and seconds of work
 PACKET_LATE_S_MAX: Final = 86_400  # what a bucket remembers beyond its window: at 1,000 packets/s, 2 GB of state a day
-SEALED_MAX: Final = 256  # patterns, looked through for every name
-NO_KEY_ID: Final = bytes(SEAL_ID_BYTES)  # a reader of packets seals none
+SEALED_MAX: Final = 256  # patterns; each name is compared with all of them
+NO_KEY_ID: Final = bytes(SEAL_ID_BYTES)  # this pipeline only reads packets, it never seals one
 NAME: Final = "packets"
 SOURCE_HEADER: Final = "source"
 
 
 class TrustSection(Section):
-    """Whom to believe. Keys are in files, and only their paths travel: Spark logs what it is told."""
+    """Whom to trust. Keys are in files, and Spark gets only their paths, because it logs its options."""
 
     file: Path | None = Field(
         default=None, description="`trust.json` or a data directory that has one, on every executor; or sent along."
@@ -122,7 +123,7 @@ class ReplaysSection(Section):
 
 
 class QuarantineSection(lake.TableSection):
-    """The table of what was refused."""
+    """The table of refused packets."""
 
     identifier: str = Field(
         default="weft.quarantine", pattern=IDENTIFIER.pattern, description="Iceberg: its name in the catalog."
@@ -149,7 +150,7 @@ def start(spark: SparkSession, settings: PacketsSettings) -> Sequence[StreamingQ
     name = settings.name or NAME
     checkpoint = private_directory(settings.run.checkpoint)
     key_files = settings.trust.key_files()
-    keys_here(key_files)  # what is wrong with them is better heard now, and here
+    keys_here(key_files)  # report problems with the keys now, in the driver
     query = checkpoint / "query"
     tables = TwoTables(
         settings.events.settings(PARTITION_BY),
@@ -171,7 +172,7 @@ def start(spark: SparkSession, settings: PacketsSettings) -> Sequence[StreamingQ
 
 
 def _sightings(spark: SparkSession, settings: PacketsSettings, name: str) -> tuple[DataFrame, PacketIntake]:
-    """Where packets are to be found, and what gets them from there in executors."""
+    """A stream of places where packets are, and the function that reads packets from these places in executors."""
     if settings.captures is not None:
         return read_captures(spark, settings.captures), capture_reader(settings.captures)
     assert settings.source is not None, "the settings were checked"
@@ -199,7 +200,7 @@ def of_events(events: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class _Hashing(msgspec.Struct, frozen=True):
-    """What must stay the same for as long as the state is to be of use."""
+    """What must stay the same while the state is in use: a change would make the state worthless."""
 
     key: str
     buckets: int
@@ -209,7 +210,7 @@ class _Hashing(msgspec.Struct, frozen=True):
 
 
 def _hashing(path: Path, buckets: int) -> _Hashing:
-    """As it was decided when the checkpoint was begun."""
+    """The values that were chosen when the checkpoint was begun."""
     data = read_private(path)
     if data is None:
         made = _Hashing(secrets.token_hex(KEY_BYTES), buckets)

@@ -1,7 +1,7 @@
-"""Which pipelines run on this machine, and how they are doing: a small file for each run, and a lock that ends with it.
+"""Which pipelines run on this machine, and how they are doing: for each run a small file, and a lock while it runs.
 
-A run is known by its name. To stop it, one leaves a file beside its record, which works for any Spark master and needs
-no signal to reach a driver.
+A run is known by its name. To stop a run, a file is put beside its record. This works for any Spark master, and no
+signal has to reach the driver.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class QueryRecord(msgspec.Struct, frozen=True):
 
 
 class RunRecord(msgspec.Struct, frozen=True):
-    """A run, as it was when this was written."""
+    """A run, as it was when this record was written."""
 
     name: str
     pipeline: str
@@ -50,15 +50,15 @@ class RunRecord(msgspec.Struct, frozen=True):
 
 
 class Records:
-    """All runs of one directory."""
+    """The records of all runs in one directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.told: Callable[[RunRecord], None] = lambda record: None  # is told of every record that is written
+        self.told: Callable[[RunRecord], None] = lambda record: None  # called with every record that is written
 
     @contextmanager
     def claim(self, name: str) -> Iterator[None]:
-        """Be the only run of this name; raise UsageError if there is one. A wish to stop the last one is forgotten."""
+        """Be the only run of this name; raise UsageError if another one is alive. Drops an old request to stop."""
         with _translated(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
             lock = os.open(self._path(name, LOCK), os.O_WRONLY | os.O_CREAT, 0o600)

@@ -1,9 +1,9 @@
-"""``replay``: history from the lake back into the mesh, with a plan first. (SPK-04) Or, with the file of a typed
-archive, dead letters into its table. (LAK-02)
+"""``replay``: writes history from the lake back into the mesh, after showing a plan. (SPK-04) Or, with the file of a
+typed archive, puts dead letters into the archive's table. (LAK-02)
 
-Events go to topics of their own, ``replay.<topic>`` unless configured otherwise, and are events of now; where they come
-from stands in their headers. Of each stream they come in order. Each step of the plan is a numbered write of the sink,
-so a replay that is started again under its name goes on where it was and writes nothing twice.
+Events go to topics of their own, ``replay.<topic>`` unless configured otherwise. They get the current time, and their
+headers say where they come from. The events of each stream keep their order. Each step of the plan is a numbered write
+of the sink, so a replay that is started again under the same name continues where it stopped and writes nothing twice.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ from weft.spark.staging import Writing, application_id
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-REPLAY_STEP_EVENTS: Final = 1_000_000  # written by one Spark job, of some seconds: what a killed replay does again
+REPLAY_STEP_EVENTS: Final = 1_000_000  # written by one Spark job in some seconds; a killed replay repeats one step
 REPLAY_STEP_EVENTS_MAX: Final = 10_000_000  # 10 GiB of events of 1 KiB, held in executors' memory or on their disks
 RUN_NAME_CHARS_MAX: Final = 64  # as in settings
-REPLAY_TOPICS_SHOWN_MAX: Final = 50  # of a plan for people, who receives each included: a call to the node per topic
+REPLAY_TOPICS_SHOWN_MAX: Final = 50  # in a plan for people. It shows each topic's readers: a call to the node per topic
 NAME: Final = "replay"
 STREAM: Final = ("topic", "origin", "partition", "epoch")
 NEEDED: Final = (*STREAM, "offset", "timestamp", "key", "headers", "value")
@@ -63,12 +63,12 @@ HEADER: Final = "weft-replay-"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 TIME_US_MIN: Final = (datetime.min.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 TIME_US_MAX: Final = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
-TOPICS_PRUNED_MAX: Final = 1000  # of a step, by which Spark looks into the statistics of files; more take it longer
-BURST_S: Final = 10.0  # what a step is worth at the wanted rate: a Spark job a second would do little else
+TOPICS_PRUNED_MAX: Final = 1000  # topics in one step's filter on file statistics; with more, Spark gets slower
+BURST_S: Final = 10.0  # length of a step at the wanted rate: one Spark job a second would be mostly overhead
 
 
 class ReplaySection(Section):
-    """What to replay, and where to."""
+    """What to replay, and to which topics."""
 
     topics: SelectionText = Field(description="Topics in the table: names and patterns, with commas.")
     starting_timestamp: AwareDatetime | None = Field(default=None, description="Events from this time on.")
@@ -85,7 +85,7 @@ class ReplaySection(Section):
     )
 
     def events_of_a_step(self) -> int:
-        """With a rate, few enough: events come in bursts of a step."""
+        """How many events a step has. With a rate it has fewer, because events come in bursts of one step."""
         if self.events_per_s_max is None:
             return self.step_events
         return min(self.step_events, ceil(self.events_per_s_max * BURST_S))
@@ -96,7 +96,7 @@ class ReplaySettings(JobSettings):
     replay: ReplaySection
 
     def application(self) -> str:
-        """What this replay is known by. Another table, time or target makes it another one, whatever its name."""
+        """The id of this replay. Another table, time or target makes a different replay, even under the same name."""
         wanted = self.replay
         parts = (
             self.name or NAME,
@@ -142,7 +142,7 @@ def selected(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
 
 
 def of_days(file: DataFile, first_us: int | None, last_us: int | None) -> bool:
-    """Whether a file may have rows of this time, by the day that it is partitioned by. Spark would know it only of
+    """Whether a file may have rows of this time, judged by the day of its partition. Spark itself can tell only for
     tables in directories."""
     day = file.partition.get(DAY_COLUMN)
     if day is None:
@@ -153,7 +153,8 @@ def of_days(file: DataFile, first_us: int | None, last_us: int | None) -> bool:
 
 
 def within(rows: DataFrame, first_us: int | None, last_us: int | None) -> DataFrame:
-    """Rows of a time, both ends included; by the day too where the table has it, so that other days are not read."""
+    """Rows of a time range, both ends included. If the table has a day column, it is filtered too: other days are not
+    read."""
     from pyspark.sql import functions as f
 
     time, day, has_days = f.col("timestamp"), f.col(DAY_COLUMN), DAY_COLUMN in rows.columns
@@ -167,7 +168,7 @@ def within(rows: DataFrame, first_us: int | None, last_us: int | None) -> DataFr
 
 
 def stretches(rows: DataFrame, stretch_events: int) -> list[Stretch]:
-    """What there is, in stretches of so many offsets."""
+    """The rows counted in stretches of ``stretch_events`` offsets."""
     from pyspark.sql import functions as f
 
     size = f.octet_length("value") + f.coalesce(f.octet_length("key"), f.lit(0))
@@ -247,13 +248,13 @@ def _summary(made: Plan, wanted: ReplaySection) -> str:
 
 
 def execute(rows: DataFrame, settings: ReplaySettings, home: Client, secret: bytes, made: Plan, run: JobRun) -> str:
-    """Write what is not written yet, by the plan of the first run; how that went. NotAllowed, before anything is
-    written, if this key may not publish to one of the topics."""
+    """Write what is not written yet, following the first run's plan; return a summary. Raises NotAllowed before
+    anything is written if this key may not publish to one of the topics."""
     check_publish(home, sorted({settings.replay.prefix + stretch.stream.topic for stretch in made.stretches()}))
     application = settings.application()
     plans = Books(home, Writing(home.owner(), application_id(f"{application}\nplan")), secret)
     agreed = decode_untrusted(plans.agree(encode(made)))
-    is_ours = agreed == made  # counted in these very files, so there is nothing to count again
+    is_ours = agreed == made  # the plan was made from these very files, so nothing has to be counted again
     if not is_ours:
         run.say("this replay was begun before, by another plan (the table may have grown): going on with that")
     done = Books(home, Writing(home.owner(), application_id(application)), secret).progress()
@@ -276,7 +277,7 @@ def execute(rows: DataFrame, settings: ReplaySettings, home: Client, secret: byt
 
 
 def check_there(chosen: DataFrame, number: int, step: Step) -> None:
-    """TableChanged unless these are as many events as were planned."""
+    """Raise TableChanged unless there are as many events as were planned."""
     if (found := chosen.count()) != step.events:
         raise lake.TableChanged(
             "the table no longer has the events that this replay has planned: start one with another name",
@@ -287,7 +288,7 @@ def check_there(chosen: DataFrame, number: int, step: Step) -> None:
 
 
 def write(chosen: DataFrame, settings: ReplaySettings, application: str, number: int) -> None:
-    """The events of one step; of no effect if it is done already."""
+    """Write the events of one step; does nothing if the step is done already."""
     options = {
         **settings.mesh.options(),
         "copies": str(settings.replay.copies),
@@ -304,7 +305,7 @@ def _of(rows: DataFrame, wanted: Sequence[Stretch]) -> DataFrame:
     schema = "topic string, origin string, partition int, epoch long, first long, last long"
     named = f.broadcast(rows.sparkSession.createDataFrame(ranges, schema))
     first, last = min(each.first_offset for each in wanted), max(each.last_offset for each in wanted)
-    rows = rows.where(f.col("offset").between(first, last))  # by both, parts of files are not even read
+    rows = rows.where(f.col("offset").between(first, last))  # with both filters, Spark skips parts of files
     if len(topics := sorted({each.stream.topic for each in wanted})) <= TOPICS_PRUNED_MAX:
         rows = rows.where(f.col("topic").isin(topics))
     return rows.join(named, list(STREAM)).where("offset BETWEEN first AND last").drop("first", "last")
@@ -335,7 +336,7 @@ def _us(moment: datetime | None) -> int | None:
 
 
 def _moment(time_us: int) -> datetime:
-    """A time as Python can tell it: publishers choose timestamps, also such as lie beyond the year 9999."""
+    """A time that Python can represent: publishers choose timestamps, and some are beyond the year 9999."""
     return EPOCH + timedelta(microseconds=min(max(time_us, TIME_US_MIN), TIME_US_MAX))
 
 
@@ -351,8 +352,8 @@ def _time(time_us: int) -> str:
 
 
 class ReplayFile(JobSettings):
-    """``[replay]`` says what goes back into the mesh. Or it is the file of a typed archive, as it is: then dead letters
-    that fit by now go into the table."""
+    """Either a file with ``[replay]``, which says what goes back into the mesh; or the unchanged file of a typed
+    archive: then dead letters that fit by now go into the table."""
 
     table: ArchiveTableSection
     replay: ReplaySection | None = None
@@ -378,7 +379,7 @@ class ReplayFile(JobSettings):
         return self.typed is None or self.typed.schema_file is None
 
     def run_name(self, pipeline: str) -> str:
-        """The name in the file of an archive is the archive's, which may be running."""
+        """The name of this run. The name in an archive's file is taken by the archive, which may be running."""
         if self.typed is None or self.name is None:
             return super().run_name(pipeline)
         return f"{self.name[: RUN_NAME_CHARS_MAX - len(pipeline) - 1]}-{pipeline}"
@@ -392,13 +393,13 @@ class ReplayFile(JobSettings):
 
 
 def check(file: ReplayFile) -> None:
-    """TableError if the table has nothing that can be replayed."""
+    """Raise TableError if the table has nothing that can be replayed."""
     if file.typed is None:
         lake.check_columns(lake.open_table(file.table.settings()), NEEDED)
 
 
 def run_file(spark: SparkSession, file: ReplayFile, job: JobRun) -> Outcome:
-    """Either of the two."""
+    """Run the replay into the mesh, or that of dead letters, whichever the file is for."""
     if file.typed is None:
         return run(spark, ReplaySettings.model_validate(file.of_common() | {"replay": file.replay}), job)
     tables = file.archive().typed_tables()

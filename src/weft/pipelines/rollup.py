@@ -1,10 +1,10 @@
 """Rates, sizes and latencies per topic and window: one row for each window in which a topic had events.
 
-Windows are of the events' own timestamps. From the mesh, a window is written once, when the watermark has passed its
-end: ``late`` behind the newest event. From an archive, windows are computed again in one go; a window of the table that
-has more events by then is replaced.
+An event's own timestamp decides its window. From the mesh, a window is written once, when the watermark, which is
+``late`` behind the newest event, has passed its end. From an archive, all windows are computed in one go; a window that
+now has more events replaces the one in the table.
 
-What the columns measure, and by which clocks, is told in ``docs/derived-tables.md``.
+``docs/derived-tables.md`` says what the columns measure, and by which clocks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-ROLLUP_DELAY_S_MAX: Final = 86_400  # between sending and publishing; beyond a day it is a clock that is wrong
+ROLLUP_DELAY_S_MAX: Final = 86_400  # between sending and publishing; a delay of more than a day is a wrong clock
 ROLLUP_PERCENTILE_ACCURACY: Final = 1000  # ranks are off by a thousandth at most, for some KiB of state per window
 NAME: Final = "rollup"
 KEYS: Final = ("date", "topic", "window_start")
@@ -44,7 +44,7 @@ class ArchiveSection(lake.TableSection):
 
 
 class WindowSection(Section):
-    """What a row stands for."""
+    """The time that one row covers."""
 
     length: Interval = Field(default="1 minute", description="Of a window.")
     late: Interval = Field(default="10 minutes", description="How long a window waits for events that come late.")
@@ -92,7 +92,7 @@ def start(spark: SparkSession, settings: RollupSettings) -> Sequence[StreamingQu
 def roll_up_archive(
     spark: SparkSession, archive: ArchiveSection, window: WindowSection, table: lake.TableSettings, *, query: str
 ) -> None:
-    """All windows of a table of events, put in the place of those that knew of fewer."""
+    """Compute all windows of a table of events; they replace windows that were made from fewer events."""
     from pyspark.sql import functions as f
 
     events = lake.read(spark, archive.settings())
@@ -106,7 +106,7 @@ def roll_up_archive(
 
 
 def measured(events: DataFrame, window: WindowSection, *, live: bool) -> DataFrame:
-    """What is measured of each event. ``live``: it is read as it comes, so how long that took means something."""
+    """What is measured of each event. ``live``: events are read as they come, so the reading delay is meaningful."""
     from pyspark.sql import functions as f
 
     timestamp = f.col("timestamp")

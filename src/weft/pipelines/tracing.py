@@ -1,8 +1,8 @@
-"""Spans of micro-batches, joined to the traces of the events that they took (SEE-03).
+"""Spans of micro-batches, linked to the traces of the events in them (SEE-03).
 
-Spark tells the driver which offsets a batch had, so the driver looks up whether there were traced events among them:
-the headers of the first events of a few streams. The batch has a span of its own with links to these traces, and each
-of them gets a span of the pipeline with a link to the batch. Only for processes that were told where spans go
+Spark tells the driver which offsets a batch had. The driver then looks for traced events among them, in the headers of
+the first events of a few streams. The batch has a span of its own with links to these traces, and each of these traces
+gets a span of the pipeline with a link to the batch. This happens only if the process is configured to export spans
 (``OTEL_EXPORTER_OTLP_ENDPOINT``).
 """
 
@@ -28,7 +28,7 @@ NS_PER_MS: Final = 1_000_000
 
 
 class Taken(NamedTuple):
-    """What a batch had of one stream."""
+    """The offsets that a batch had of one stream."""
 
     place: Place
     first: int
@@ -36,7 +36,7 @@ class Taken(NamedTuple):
 
 
 def taken_by(progress: Mapping[str, Any]) -> Iterator[Taken]:
-    """Ranges of offsets that a batch had, of sources that read from a mesh; others have other offsets."""
+    """The ranges of offsets that a batch read from a mesh. Sources of other kinds are skipped."""
     for source in progress.get("sources") or ():
         try:
             ends = from_json(_parsed(source.get("endOffset")))
@@ -63,12 +63,13 @@ class BatchTraces:
     @classmethod
     def if_configured(cls, name: str, connect: Callable[[], Client]) -> BatchTraces | None:
         provider = trace.get_tracer_provider()
-        if isinstance(provider, trace.ProxyTracerProvider):  # the place of one that nobody has set
+        if isinstance(provider, trace.ProxyTracerProvider):  # a placeholder: no provider is configured
             return None
         return cls(provider.get_tracer("weft.pipelines"), name, connect)
 
     def finished(self, query: str, progress: Mapping[str, Any]) -> None:
-        """A batch is done. What cannot be looked up has no link: a trace is worth no failure."""
+        """Record the spans of a finished batch. If events cannot be looked up, links are missing: tracing never makes a
+        run fail."""
         try:
             parents = self._parents(progress)
         except WeftError:

@@ -1,7 +1,7 @@
-"""Where a job connects and as whom: the options that source and sink share, and a client for each process.
+"""Where a job connects, and with which key: the options that source and sink share, and a client for each process.
 
-A ``Connection`` travels: Spark pickles it to planners and executors, and logs options on the way. So it holds no
-secret, only where to find one, and everything is looked up where it is used, on that machine.
+Spark pickles a ``Connection`` to planners and executors, and logs options on the way. So it holds no secrets, only
+where to find them. Everything is looked up on the machine that uses it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONNECTION_OPTIONS: Final = ("nodes", "context", "token", "tlsRoot", "tlsCertifi
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Nodes and security as given; what is not given comes from the context, the current one if none is named."""
+    """Nodes and security as given in options. The rest comes from the named context, or else from the current one."""
 
     nodes: tuple[str, ...] = ()
     context: str | None = None
@@ -63,7 +63,7 @@ class Connection:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Connection:
-        """By the names in CONNECTION_OPTIONS (see ``option_values.by_name``); others are somebody else's."""
+        """From options named as in CONNECTION_OPTIONS (see ``option_values.by_name``); other options are ignored."""
         return cls(
             nodes=parse_list(options.get("nodes", "")),
             context=options.get("context"),
@@ -75,29 +75,29 @@ class Connection:
         )
 
     def addresses(self) -> tuple[str, ...]:
-        """The nodes that are to be asked."""
+        """The addresses of the nodes to use."""
         return self.nodes or parse_nodes(chosen_context(self.context, os.environ).nodes)
 
     def client(self, *nodes: str) -> Client:
-        """This process' client of these nodes, or of all. It is shared: do not close it."""
+        """This process' client for these nodes, or for all. It is shared: do not close it."""
         access = self.access()
         key = (os.getpid(), nodes or self.addresses(), access)
         with _LOCK:
             client = _CLIENTS.get(key)
-            if client is None or client.is_closed:  # by code that should not have closed it
+            if client is None or client.is_closed:  # somebody closed it, against the rule
                 client = _CLIENTS[key] = access.connect(key[1])
             return client
 
     def new_client(self, *nodes: str, options: Options | None = None) -> Client:
-        """A client of one's own, to be closed."""
+        """A client that is not shared: the caller closes it."""
         return self.access().connect(nodes or self.addresses(), options)
 
     def secret(self) -> bytes:
-        """What only those know who have this connection's API key. Without a key, everybody does."""
+        """A secret derived from this connection's API key. Without a key, anybody can compute it."""
         return sha256(b"weft spark\0" + (self.access().token or "").encode()).digest()
 
     def access(self) -> Access:
-        """What this connection's security comes to on this machine, now: a file may have been replaced."""
+        """Look up this connection's security on this machine, now: a file may have been replaced."""
         token = None if self.token is None else read_secret("token", self.token)
         if self.insecure:
             return Access(token, None, insecure=True)
@@ -112,14 +112,15 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a connection's security comes to on this machine, now. A new key makes a new client."""
+    """A connection's security, as looked up on this machine. It is part of a client's key, so a new API key makes a
+    new client."""
 
     token: str | None = field(repr=False)
     tls: TlsFiles | None
     insecure: bool
 
     def connect(self, nodes: tuple[str, ...], options: Options | None = None) -> Client:
-        """Of these nodes only: they are the ones that the job's plan speaks of."""
+        """A client for these nodes only: the job's plan names them, so the client must not use other members."""
         return connect(
             nodes,
             insecure=self.insecure,
@@ -131,6 +132,6 @@ class Access:
         )
 
 
-# By process too: connections and threads do not survive a fork, and Spark's workers are forked.
+# The key has the process id: connections and threads do not survive a fork, and Spark forks its workers.
 _CLIENTS: Final[dict[tuple[int, tuple[str, ...], Access], Client]] = {}
 _LOCK: Final = threading.Lock()

@@ -1,7 +1,7 @@
-"""What the nodes of a job have of the streams that it reads, together. Pure.
+"""What a job's nodes have, all together, of the streams that the job reads. Pure.
 
-Several nodes may have copies of one stream, and each may have another part of it: retention is every node's own, and
-a copy may lag behind.
+Several nodes may have copies of one stream, and each may have a different part of it: every node has its own retention,
+and a copy may lag behind.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from weft.spark.offsets import EARLIEST, LATEST, NamedOffsets, NamedTimes, Place
 from weft.spark.option_values import BadOption
 from weft.spark.options import Edge, Where
 
-ARCHIVED_EVENT_BYTES: Final = 256  # where no log says how large they are: it only says how many tasks there are
+ARCHIVED_EVENT_BYTES: Final = 256  # assumed where no log says how large events are; it only affects the number of tasks
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """What one node has of a stream: offsets from ``first`` up to, not including, ``end``. ``late``: it has copied the
-    stream only from there on, and there is more elsewhere. ``archived``: it reads them in its archive table."""
+    """What one node has of a stream: offsets from ``first`` up to, not including, ``end``. ``late``: the node began to
+    copy the stream at ``first``; earlier events are elsewhere. ``archived``: they are in the node's archive table."""
 
     address: str
     first: int
@@ -37,12 +37,12 @@ class Held:
 
     copies: tuple[Copy, ...]
     event_bytes: int  # the mean, at least 1
-    time_offset: int | None = None  # where the time lies that was asked for
+    time_offset: int | None = None  # the offset of the time that was asked for
 
     @property
     def earliest(self) -> int:
-        """If nobody answered who knows where it begins, that is its very beginning: what is missing is then a loss that
-        is told."""
+        """The first offset. If no node that answered knows where the stream begins, this is 0: what is missing is then
+        reported as a loss."""
         logs = [copy for copy in self.copies if not copy.archived]
         if logs and all(copy.late for copy in logs):
             return 0
@@ -53,13 +53,13 @@ class Held:
         return max(copy.end for copy in self.copies)
 
     def next_from(self, offset: int) -> int:
-        """The first event from ``offset`` on that some node has; if there is none, the end of the stream. It never goes
-        back."""
+        """The first offset from ``offset`` on that some node has; if there is none, the end of the stream. Never less
+        than ``offset``."""
         there = (max(copy.first, offset) for copy in self.copies if max(copy.first, offset) < copy.end)
         return min(there, default=max(offset, self.latest))
 
     def home_of(self, offset: int) -> str | None:
-        """The first node that has this offset in its log, or ends there."""
+        """The first node that has this offset in its log, or whose log ends there."""
         return next(
             (copy.address for copy in self.copies if copy.first <= offset <= copy.end and not copy.archived), None
         )
@@ -75,7 +75,7 @@ Holdings = Mapping[Place, Held]
 
 
 def union(found: Mapping[str, Sequence[StreamPositions]]) -> dict[Place, Held]:
-    """What nodes have together, from what each of them reported."""
+    """Combine what each node reported."""
     said: dict[Place, list[tuple[str, StreamPositions]]] = {}
     for address, streams in found.items():
         for each in streams:
@@ -97,7 +97,8 @@ def _held(said: Sequence[tuple[str, StreamPositions]]) -> Held:
 
 
 def _time_offset(said: Sequence[StreamPositions]) -> int | None:
-    """Where the time lies. A node whose copy ends before it says that end, and another may know better."""
+    """The offset of the time that was asked for. A node whose copy ends before that time answers with the end of its
+    copy, so other nodes' answers come first."""
     asked = [(each.timestamp_offset, each.latest_offset) for each in said if each.timestamp_offset is not None]
     if not asked:
         return None
@@ -108,9 +109,10 @@ def _time_offset(said: Sequence[StreamPositions]) -> int | None:
 
 
 def resolve(option: str, where: Where, held: Holdings, *, otherwise: Edge) -> dict[Place, int]:
-    """A place as an offset in every stream; ``otherwise`` is for streams that JSON does not name.
+    """Turn the value of a starting or ending option into an offset for every stream. ``otherwise`` is for streams that
+    the option's JSON does not name.
 
-    For times, ``held`` has to be what was found when these times were asked for.
+    For times, ``held`` must come from a survey that asked for these times.
     """
     match where:
         case str():

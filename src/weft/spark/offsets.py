@@ -1,10 +1,10 @@
-"""How far streams have been read, as Spark keeps it in a checkpoint and as people write it into an option. Pure.
+"""How far streams have been read, in the form that checkpoints keep and that people write into options. Pure.
 
     {"plant.line1.temp": {"node-a/0/7": 1234}}
 
-is: of the topic, in the partition 0 of what node-a accepted, in epoch 7 of its log, 1234 is the next offset to read.
+means: of this topic, in partition 0 of what node-a accepted, in epoch 7 of its log, the next offset to read is 1234.
 
-Spark compares offsets as text, so there is one text for one meaning: names are sorted. (SPARK.md, trap 2)
+Spark compares offsets as text, so equal offsets must have the same text: names are sorted. (SPARK.md, trap 2)
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from weft.spark.option_values import BadOption
 EARLIEST: Final = -2  # in options only, as in the Kafka source
 LATEST: Final = -1
 MILLISECONDS_MAX: Final = 253_402_300_799_999  # the year 9999, where Python's dates end
-SPARK_TIMES_MAX: Final = 64  # different ones in an option: each is a call to every node
+SPARK_TIMES_MAX: Final = 64  # different times in one option: each is a call to every node
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 T = TypeVar("T")
 
 
 class Place(NamedTuple):
-    """A stream in one life of its origin's log: what offsets count in."""
+    """A stream in one epoch of its origin's log. Offsets are counted within it."""
 
     stream: Stream
     epoch: Epoch
@@ -45,7 +45,7 @@ Json = dict[str, dict[str, int]]
 
 
 class BadOffsets(UsageError):
-    """Offsets that nobody can have written down."""
+    """Offsets that are not valid."""
 
 
 def to_json(offsets: Offsets) -> Json:
@@ -60,7 +60,7 @@ def _names(place: Place) -> tuple[str, str]:
 
 
 def from_json(given: object) -> dict[Place, int]:
-    """What ``to_json`` made, or BadOffsets."""
+    """Read what ``to_json`` made; raise BadOffsets."""
     try:
         topics = msgspec.convert(given, Json)
     except msgspec.ValidationError as error:
@@ -95,7 +95,7 @@ Key: TypeAlias = Topic | tuple[Topic, int] | Place
 
 @dataclass(frozen=True, slots=True)
 class Named(Generic[T]):
-    """What an option says of topics, of their partitions and of single streams. What is closest to a stream counts."""
+    """What an option says of topics, of their partitions and of single streams. The most specific entry counts."""
 
     by_key: Mapping[Key, T]
 
@@ -105,7 +105,7 @@ class Named(Generic[T]):
         return next((self.by_key[key] for key in keys if key in self.by_key), None)
 
     def places(self) -> list[Place]:
-        """The streams that are named themselves."""
+        """The streams that the option names one by one."""
         return [key for key in self.by_key if isinstance(key, Place)]
 
     def topics(self) -> set[Topic]:
@@ -133,7 +133,7 @@ class NamedTimes(Named[datetime]):
 
 
 def parse_offsets(option: str, text: str) -> NamedOffsets:
-    """Offsets in an option, -2 for the earliest and -1 for the latest, or BadOption."""
+    """Parse offsets in an option; -2 is the earliest and -1 the latest. Raises BadOption."""
     try:
         return NamedOffsets(_by_key(text, "offset", EARLIEST, OFFSET_MAX))
     except BadOffsets as error:
@@ -144,7 +144,7 @@ def parse_offsets(option: str, text: str) -> NamedOffsets:
 
 
 def parse_times(option: str, text: str) -> NamedTimes:
-    """Times of topics in an option, in milliseconds since 1970, or BadOption."""
+    """Parse times in an option, in milliseconds since 1970. Raises BadOption."""
     try:
         by_key = _by_key(text, "time", 0, MILLISECONDS_MAX)
         if (have := len(set(by_key.values()))) > SPARK_TIMES_MAX:
@@ -162,7 +162,7 @@ def time_of(milliseconds: int) -> datetime:
 
 
 def _by_key(text: str, what: str, least: int, most: int) -> dict[Key, int]:
-    """Numbers by topic, by partition or by stream, whichever the names are; BadOffsets."""
+    """Parse numbers by topic, by partition or by stream, depending on the form of the names. Raises BadOffsets."""
     try:
         given = msgspec.json.decode(text, type=dict[str, int | dict[str, int]])
     except msgspec.DecodeError as error:
@@ -195,5 +195,5 @@ def positions(offsets: Offsets) -> list[Position]:
 
 
 def place_of(topic: str, origin: str, partition: int, epoch: int) -> Place:
-    """By its parts, as rows of the source have them: they were checked on their way in."""
+    """Make a place from its parts, as rows of the source have them. They were checked when they were received."""
     return Place(Stream(Topic(topic), NodeId(origin), partition), Epoch(epoch))

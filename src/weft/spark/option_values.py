@@ -1,4 +1,4 @@
-"""Options as Spark hands them over, text by a name in any case, and what can be made of them. Pure."""
+"""Options as Spark hands them over (names in any case, values as text), and parsing them into values. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DURATION: Final = re.compile(rf"(\d{{1,9}}) ?({'|'.join(UNITS_S)})")
 
 
 class BadOption(UsageError):
-    """An option that there is not, or that cannot have this value."""
+    """An option does not exist, or cannot have this value."""
 
 
 def by_name(
@@ -34,9 +34,9 @@ def by_name(
     aliases: Mapping[str, str] | None = None,
     refused: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The options under the names that they are documented by. Spark hands them over in lower case.
+    """The options under their documented names. Spark hands the names over in lower case.
 
-    ``aliases`` are other names for some of them; ``refused`` are names that people may try, and what to use instead.
+    ``aliases`` are other names for some of them; ``refused`` are names that people may try, with what to use instead.
     """
     names = {name.lower(): name for name in known} | {name.lower(): to for name, to in (aliases or {}).items()}
     advice = {name.lower(): text for name, text in (refused or {}).items()}
@@ -78,5 +78,5 @@ def parse_duration(name: str, value: str, most_s: float) -> float:
 
 
 def parse_list(value: str) -> tuple[str, ...]:
-    """What stands between commas; each once, empty ones left out."""
+    """The parts between commas, without repeats and empty parts."""
     return tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))

@@ -1,4 +1,4 @@
-"""What can be asked of the source: every option, its value checked, and what holds when it is not given. Pure."""
+"""The options of the source: their names, the checks of their values, and their defaults. Pure."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ SOURCE_OPTIONS: Final = (
     "columns",
     *TYPED_OPTIONS,
 )
-# The Kafka source's names for the same, and where load() puts what it is given.
+# The Kafka source's names for the same options, and the name under which load() puts its argument.
 ALIASES: Final = {
     "subscribePattern": "subscribe",
     "path": "subscribe",
@@ -70,12 +70,12 @@ ALIASES: Final = {
     "minOffsetsPerTrigger": "minEventsPerTrigger",
 }
 KAFKA: Final = "kafka."
-PROVIDER: Final = "provider"  # stands among the options of CREATE TABLE, with others of Spark's own
+PROVIDER: Final = "provider"  # Spark puts it among the options of CREATE TABLE, with others of its own
 CATALOG_TABLES: Final = (
     "Spark does not hand the options of CREATE TABLE to a Python source when the table is read: use "
     "CREATE TEMPORARY VIEW name USING weft OPTIONS (...)"
 )
-# What the Kafka source has and this one has not.
+# Options that the Kafka source has and this one does not have.
 REFUSED: Final = {
     "kafka.bootstrap.servers": "the nodes of a mesh are named by option nodes, or by context",
     "kafka.group.id": "a job reports its progress under option group; offsets are Spark's, in the checkpoint",
@@ -94,7 +94,7 @@ class Members(StrEnum):
     """Whose events are read."""
 
     ALL = "all"  # of every member of the mesh; one that cannot be asked is an error
-    REACHABLE = "reachable"  # of every member that answers; the others are warned of
+    REACHABLE = "reachable"  # of every member that answers; there is a warning for each of the others
     NAMED = "named"  # of the nodes in option nodes, or in the context, and no others
 
 
@@ -102,7 +102,7 @@ class Members(StrEnum):
 class TypedOptions:
     """Option typed, and what goes with it: payloads as columns."""
 
-    file: str | None = None  # with the schema of all topics, instead of the mesh's
+    file: str | None = None  # a file with the schema of all topics, used instead of the mesh's schemas
     version: int | None = None  # of the mesh's schema; None: the latest
     columns: tuple[str, ...] | None = None  # None: all there are
     has_headers: bool = True
@@ -112,7 +112,7 @@ class TypedOptions:
 class SourceOptions:
     connection: Connection
     selection: Selection
-    members: Members | None  # None: all for a batch, those that are reachable for a stream
+    members: Members | None  # None: ALL for a batch, REACHABLE for a stream
     starting: Where | None  # None: the earliest for a batch, the latest for a stream
     ending: Where
     only_named: bool  # leave out streams that offsets in JSON do not name
@@ -122,7 +122,7 @@ class SourceOptions:
     bytes_max: int | None
     partitions_min: int | None
     fail_on_data_loss: bool
-    history: bool  # read archive tables of nodes, too, where their logs end
+    history: bool  # also read the archive tables of nodes, before their logs begin
     columns: tuple[str, ...]  # of raw events
     typed: TypedOptions | None
     group: str | None  # where progress is reported
@@ -230,7 +230,7 @@ def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _typed(options: Mapping[str, str]) -> TypedOptions | None:
-    """Which columns there are is known only with the schema."""
+    """The column names are not checked here: which columns exist is known only with the schema."""
     if not parse_flag("typed", options.get("typed", "false")):
         if given := next((name for name in TYPED_OPTIONS[1:] if name in options), None):
             raise BadOption(f"option {given} is for typed=true")

@@ -12,7 +12,7 @@ from weft.spark.holdings import Held, Holdings
 from weft.spark.offsets import Offsets, Place
 from weft.spark.options import SPARK_PARTITIONS_MAX
 
-SPARK_PARTITION_BYTES: Final = 64 * MIB  # of one task: a quarter of a second, and little to do again when it fails
+SPARK_PARTITION_BYTES: Final = 64 * MIB  # of one task: a quarter of a second of work, and little to repeat
 SPARK_PARTITION_BYTES_MIN: Final = 1 * MIB  # less is not worth a task, unless option minPartitions asks for more
 SPARK_PARTITIONS: Final = 8  # tasks for large amounts, unless the option minPartitions asks for more
 
@@ -22,7 +22,7 @@ class DataLoss(UsageError):
 
 
 class Loss(NamedTuple):
-    """Offsets that were to be read and are gone; no end: the whole stream is."""
+    """Offsets that were to be read and are gone. Without an end, the whole stream is gone."""
 
     place: Place
     first: int
@@ -52,7 +52,7 @@ class Range:
 
 
 def losses(offsets: Offsets, held: Holdings) -> list[Loss]:
-    """What is missing of the events that come next."""
+    """For each stream, what is missing between its offset and the next event that some node has."""
     found = []
     for place, offset in sorted(offsets.items()):
         if place not in held:
@@ -63,17 +63,17 @@ def losses(offsets: Offsets, held: Holdings) -> list[Loss]:
 
 
 def passed_over(offsets: Offsets, held: Holdings) -> dict[Place, int]:
-    """The same places, behind what is gone."""
+    """The same streams, with offsets moved behind what is gone."""
     return {place: held[place].next_from(offset) if place in held else offset for place, offset in offsets.items()}
 
 
 def readable(offsets: Offsets, held: Holdings) -> dict[Place, int]:
-    """How far each of these streams can be read now, without a gap. Never back."""
+    """How far each of these streams can be read now without a gap; never less than its offset."""
     return {place: held[place].reach(offset) if place in held else offset for place, offset in offsets.items()}
 
 
 def everything(held: Holdings) -> list[Range]:
-    """All that is held."""
+    """Ranges of all that the nodes have."""
     start = {place: each.earliest for place, each in held.items()}
     end = {place: each.latest for place, each in held.items()}
     return ranges(start, end, held)[0]
@@ -85,7 +85,8 @@ def everything(held: Holdings) -> list[Range]:
 def limited(
     start: Offsets, end: Offsets, held: Holdings, *, events_max: int | None = None, bytes_max: int | None = None
 ) -> dict[Place, int]:
-    """Not more than that in one go, and the streams share it fairly. At least one event, or nothing would ever move."""
+    """Ends within the limits for one micro-batch, which the streams share fairly. At least one event is allowed, or
+    nothing would ever move."""
     wanted = {place: offset - start[place] for place, offset in end.items() if offset > start.get(place, offset)}
     taken = wanted
     if events_max is not None:
@@ -100,13 +101,13 @@ def limited(
 
 
 def is_worth_waiting(new_events: int, events_min: int | None, waited_s: float, delay_s: float) -> bool:
-    """Whether a micro-batch should rather come later, with more in it."""
+    """Whether it is better to make the micro-batch later, with more events in it."""
     return events_min is not None and 0 < new_events < events_min and waited_s < delay_s
 
 
 def fair_shares(wanted: Mapping[Place, int], limit: int) -> dict[Place, int]:
-    """Small wishes are granted, and the others share the rest evenly. If there is too little for all, the largest wish
-    is served."""
+    """Those that want little get it all, and the others share the rest evenly. If there is too little for everybody,
+    the one that wants most is served."""
     shares = {}
     ordered = sorted(wanted, key=lambda place: (wanted[place], place))
     for number, place in enumerate(ordered):
@@ -119,8 +120,9 @@ def fair_shares(wanted: Mapping[Place, int], limit: int) -> dict[Place, int]:
 
 
 def ranges(start: Offsets, end: Offsets, held: Holdings) -> tuple[list[Range], list[Loss]]:
-    """What to read from where, and what cannot be had. A stream that only ``end`` has begins there. One that only
-    ``start`` has is new to a query that asks again where its first batch begins: it is for a later batch."""
+    """The ranges to read, and what cannot be read. A stream that is only in ``end`` begins there, so nothing of it is
+    read yet. A stream that is only in ``start`` appeared when Spark asked again where its first batch begins: it is
+    read in a later batch."""
     found: list[Range] = []
     lost: list[Loss] = []
     for place in sorted(start):
@@ -141,7 +143,7 @@ def ranges(start: Offsets, end: Offsets, held: Holdings) -> tuple[list[Range], l
 
 
 def _covered(place: Place, first: int, end: int, held: Held) -> Iterator[Range]:
-    """The range in parts that a node has whole; parts without an address are nowhere."""
+    """Split the range into parts, each of which some node has completely. No node has a part without addresses."""
     while first < end:
         having = [copy for copy in held.copies if copy.first <= first < copy.end]
         if having:
@@ -154,9 +156,9 @@ def _covered(place: Place, first: int, end: int, held: Held) -> Iterator[Range]:
 
 
 def split(found: Sequence[Range], partitions_min: int | None) -> list[tuple[Range, ...]]:
-    """The same for several tasks, about equal in bytes: large ranges are cut, small ones go together.
+    """Divide ranges among tasks, about equally by bytes: large ranges are cut, small ones share a task.
 
-    All events are laid on a line, stream after stream, and the line is cut into equal parts.
+    Think of all events in a line, stream after stream: the line is cut into equal parts.
     """
     total = sum(len(each) * each.event_bytes for each in found)
     count = _task_count(total, sum(map(len, found)), partitions_min)
@@ -185,7 +187,7 @@ def _task_count(total_bytes: int, events: int, partitions_min: int | None) -> in
 
 
 def describe(lost: Iterable[Loss], shown_max: int = 10) -> str:
-    """For an error or a warning: the first few, and how many more."""
+    """The text for an error or a warning: the first few losses, and how many more there are."""
     found = list(lost)
     lines = "; ".join(map(str, found[:shown_max]))
     return lines if len(found) <= shown_max else f"{lines}; and {len(found) - shown_max} more streams"

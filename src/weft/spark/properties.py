@@ -1,6 +1,6 @@
-"""What Spark tells tasks of a streaming query, and ``foreachBatch``, as local properties.
+"""The local properties that Spark sets for tasks of a streaming query, and for ``foreachBatch``.
 
-Not documented by Spark; tests see to it that they still are set. Both are the same when a batch is done again.
+Spark does not document them; tests check that they are still set. Both are the same when a batch is repeated.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ GONE: Final = (PositionExpired, PositionUnknown, LogCorrupt)
 REFUSED: Final = (Unauthenticated, NotAllowed)
 RETRY_S: Final = 1.0  # between two rounds of asking while nobody answers
 SPARK_UNAVAILABLE_S: Final = 60.0  # for a node that died in mid-fetch to come back
-# Which of a node's facts says where its events go on.
+# Which fact of a node's error says where its events go on.
 GOES_ON: Final = {PositionExpired: "earliest", LogCorrupt: "end"}
 
 
@@ -51,8 +51,8 @@ class Reading:
         return RowMaker(self.columns).rows(chain.from_iterable(fetched))
 
     def _fetched(self, unread: Unread) -> Iterator[list[ReceivedBatch]]:
-        """All of these ranges, which the same nodes have, from one node after the other. Nodes that do not answer are
-        waited for, as a restart takes: Spark itself tries a task again on a cluster only."""
+        """Read all of these ranges from the nodes that have them, trying one node after the other. If none answers,
+        wait for as long as a restart takes: Spark itself retries a task only on a cluster."""
         give_up_s = time.monotonic() + SPARK_UNAVAILABLE_S
         while unread:
             failures: list[WeftError] = []
@@ -67,11 +67,11 @@ class Reading:
                 except (*GONE, *REFUSED, PeerError) as error:
                     unread.failed(error)
                     if isinstance(error, REFUSED) and self.connection.access() == access:
-                        raise  # with the key of now; one that was replaced meanwhile is tried
+                        raise  # refused with the current key; if the key was replaced meanwhile, the new one is tried
                     LOG.warning("%s from offset %d: %s: %s", unread.range.place, unread.first, address, error)
                     failures.append(error)
                     if unread.place != begun:
-                        break  # who was asked before was asked about something else
+                        break  # there was progress, so ask all nodes again about the rest
                 else:
                     return
             if unread.place != begun:
@@ -88,7 +88,7 @@ class Reading:
         return client.fetch_ranges(unread.ask(), stored_columns(self.columns))
 
     def _pass_over(self, unread: Unread, failures: Sequence[WeftError]) -> None:
-        """Go on after what no node has; raise if that is not to be."""
+        """Skip what no node has; raise if option failOnDataLoss forbids it."""
         wanted = unread.range
         following = min(max(unread.first + 1, min(map(goes_on, failures), default=wanted.end)), wanted.end)
         loss = Loss(wanted.place, unread.first, following)
@@ -99,7 +99,8 @@ class Reading:
 
 
 class Unread:
-    """What a task has not read yet, of ranges that the same nodes have; the first of them perhaps in part."""
+    """The part of a task's ranges that is not read yet. The same nodes have all of these ranges. The first one may be
+    partly read."""
 
     def __init__(self, ranges: Iterable[Range]) -> None:
         self._ranges = [each for each in ranges if len(each)]
@@ -112,22 +113,23 @@ class Unread:
 
     @property
     def range(self) -> Range:
-        """The first."""
+        """The first range that is not fully read."""
         return self._ranges[self._at]
 
     @property
     def place(self) -> tuple[int, int]:
-        """How far it is: more, later."""
+        """How far reading has come, as a value that grows."""
         return self._at, self.first
 
     def ask(self) -> list[FetchRange]:
-        """All of it, to be asked for now."""
+        """All of the rest, as a request to a node."""
         self._asked_at = self._at
         rest = [FetchRange(*each.place, each.first, each.end) for each in self._ranges[self._at :]]
         return [rest[0]._replace(first_offset=self.first), *rest[1:]]
 
     def took(self, found: Iterable[ReceivedBatch]) -> None:
-        """These have come, in the order of the ranges. What comes before them there, the node does not have."""
+        """Take note of batches that came, in the order of the ranges. What lies before them in the ranges is passed
+        over: the node does not have it."""
         for batch in found:
             while (
                 batch.stream,
@@ -137,13 +139,13 @@ class Unread:
             self.go_on(batch.end_offset)
 
     def failed(self, error: WeftError) -> None:
-        """What a node tells of one of the ranges that it was asked for means that those before it are through."""
+        """A node's error about one of the ranges means that the ranges before it are done."""
         number = error.facts.get("range")
         if isinstance(number, int):
             self._go_to(max(self._at, self._asked_at + number))
 
     def go_on(self, first: int) -> None:
-        """Read on here, in the first range."""
+        """Continue at this offset of the first range."""
         self.first = first
         if first >= self.range.end:
             self._go_to(self._at + 1)
@@ -155,6 +157,6 @@ class Unread:
 
 
 def goes_on(failure: WeftError) -> int:
-    """Where the events of a node go on that lacks some, as it says itself; OFFSET_MAX if they do not."""
+    """The offset at which a node that lacks events has events again, as its error says; OFFSET_MAX if there is none."""
     fact = str(failure.facts.get(GOES_ON.get(type(failure), ""), ""))
     return min(int(fact), OFFSET_MAX) if fact.isascii() and fact.isdigit() else OFFSET_MAX

@@ -18,7 +18,7 @@ from weft.limits import MIB, SPARK_BATCH_ROWS
 from weft.model import SCHEMA
 from weft.spark.offsets import Place
 
-SPARK_BATCH_BYTES: Final = 16 * MIB  # of one Arrow batch for Spark, unless a single event is larger: the JVM copies it
+SPARK_BATCH_BYTES: Final = 16 * MIB  # in one Arrow batch for Spark, unless a single event is larger: the JVM copies it
 Run: TypeAlias = tuple[Place, int]
 
 
@@ -27,21 +27,21 @@ def schema_of(columns: Sequence[str]) -> pa.Schema:
 
 
 def stored_columns(columns: Sequence[str]) -> tuple[str, ...]:
-    """What has to be fetched for these; nothing means all of it, just as it is stored.
+    """The stored columns to fetch for these columns; empty means all columns, just as they are stored.
 
-    Something has to be: which offsets there are is known from rows alone. Times are the smallest.
+    At least one column is fetched, because only rows show which offsets exist. Timestamps are the smallest column.
     """
     wanted = tuple(STORED[name] for name in columns if name in STORED) or ("timestamp",)
     return () if len(wanted) == len(SCHEMA) else wanted
 
 
 class RowMaker:
-    """Makes rows of stored batches of any streams, in one pass for all that go into one Arrow batch: a thousand small
-    streams take as long as a large one. What a single stream's events have in common is made once, and kept."""
+    """Makes rows from stored batches of any streams. All batches for one Arrow batch are handled in one pass, so a
+    thousand small streams take as long as one large one. What all events of a stream share is made once and kept."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._schema = schema_of(columns)
-        self._repeated: dict[str, tuple[Place, pa.Array]] = {}  # by column: what the stream before had, long enough
+        self._repeated: dict[str, tuple[Place, pa.Array]] = {}  # by column: the last stream's value, repeated
 
     def rows(self, batches: Iterable[ReceivedBatch]) -> Iterator[pa.RecordBatch]:
         """The same events in Arrow batches of a size that suits Spark."""
@@ -82,13 +82,13 @@ class RowMaker:
 
 
 def _runs(group: Sequence[ReceivedBatch]) -> list[Run]:
-    """Which stream how many neighbouring rows are of."""
+    """For neighbouring rows of one stream: the stream, and how many rows."""
     by_place = groupby(group, key=lambda batch: Place(batch.stream, batch.epoch))
     return [(place, sum(map(len, batches))) for place, batches in by_place]
 
 
 def _common(name: str, place: Place) -> str | int:
-    """What all events of a stream have in this column."""
+    """The value that all events of a stream have in this column."""
     stream, epoch = place
     common: dict[str, str | int] = {
         "topic": stream.topic,
@@ -100,8 +100,8 @@ def _common(name: str, place: Place) -> str | int:
 
 
 def grouped(batches: Iterable[ReceivedBatch]) -> Iterator[list[ReceivedBatch]]:
-    """Neighbours together, also of different streams, and large ones in parts, so that each group is a good batch for
-    Spark: a batch costs the JVM as much as a hundred rows."""
+    """Group neighbouring batches, even of different streams, and cut large ones, so that each group makes a good batch
+    for Spark: a batch costs the JVM as much as a hundred rows."""
     group: list[ReceivedBatch] = []
     rows = size = 0
     for part in chain.from_iterable(map(_parts, batches)):
@@ -117,7 +117,7 @@ def grouped(batches: Iterable[ReceivedBatch]) -> Iterator[list[ReceivedBatch]]:
 
 
 def _bytes_of(rows: pa.RecordBatch) -> int:
-    """About; a part counts as much as what it is part of. To know it exactly takes twenty times as long."""
+    """A rough size; a slice counts as much as the whole it is cut from. An exact size takes twenty times as long."""
     return int(rows.get_total_buffer_size())
 
 

@@ -31,12 +31,12 @@ Versions = Mapping[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class SchemaSource:
-    """Where to look, and for which topics. Spark pickles it."""
+    """Where to look for schemas, and for which topics. Spark pickles it."""
 
     connection: Connection
     selection: Selection
     file: str | None = None
-    version: int | None = None  # of the one schema there is; None: the latest of each
+    version: int | None = None  # only if there is one schema; None: the latest of each
 
     def topics(self, versions: Versions | None = None) -> TypedTopics:
         """The schemas as they are now, or in the versions that were found before. NoSchema if there are none."""
@@ -63,7 +63,7 @@ class SchemaSource:
 
 
 def relevant(selection: Selection, patterns: Iterable[Pattern]) -> list[Pattern]:
-    """Those that may count for a topic of the selection, the most specific first. Pure."""
+    """The patterns that may decide about a topic of the selection, the most specific first. Pure."""
     known = _ordered(patterns)
     found = {each for selected in selection.patterns for each in _counting(selected, known)}
     return [
@@ -76,7 +76,7 @@ def _ordered(patterns: Iterable[Pattern]) -> list[Pattern]:
 
 
 def _counting(selected: Pattern, known: Sequence[Pattern]) -> Iterable[Pattern]:
-    """A pattern behind one that covers all of these topics counts for none of them."""
+    """The patterns that may decide about the selected topics. When one covers all of them, later ones cannot."""
     for each in known:
         if overlaps(each, selected):
             yield each
@@ -87,7 +87,7 @@ def _counting(selected: Pattern, known: Sequence[Pattern]) -> Iterable[Pattern]:
 def _typed(
     schemas: Schemas, listed: Mapping[Pattern, TopicSchema], pattern: Pattern, version: int | None
 ) -> TypedPattern:
-    """This version; None: the latest. Avro payloads may have been written with any of them."""
+    """The pattern's schema in this version; None: the latest. Avro payloads may have been written with any version."""
     record = listed.get(pattern)
     if record is None or record.latest.kind == Kind.AVRO or version not in (None, record.version):
         record = schemas.get(pattern)
@@ -110,7 +110,7 @@ def _version(record: TopicSchema, number: int) -> SchemaVersion:
 
 
 def read_schema_file(name: str) -> TypedPattern:
-    """A schema for all topics; the file's ending says which kind it is. UsageError."""
+    """Read one schema for all topics; the file's extension says which kind it is. Raises UsageError."""
     path, kind = find_file(name), kind_of_file(name)
     try:
         with path.open("rb") as file:
@@ -126,7 +126,7 @@ def read_schema_file(name: str) -> TypedPattern:
 
 
 def typed_rows(options: SourceOptions, made: StructType | None = None) -> TypedRows | None:
-    """How events become rows; None: they stay raw. ``made``: the columns of the DataFrame that they are for."""
+    """How events become rows; None: they stay raw. ``made``: the columns of the DataFrame that the rows are for."""
     wanted = options.typed
     if wanted is None:
         return None
@@ -146,7 +146,8 @@ def typed_rows(options: SourceOptions, made: StructType | None = None) -> TypedR
 
 
 def row_type(rows: TypedRows) -> StructType:
-    """The rows for Spark. Versions are pinned: they are looked up again when somebody may have set a new one."""
+    """The type of the rows for Spark. It pins the schema versions: a later lookup uses the same ones, even if somebody
+    has set a new version meanwhile."""
     found = from_arrow_schema(rows.schema)
     metadata: dict[str, Any] = {PINNED: rows.topics.versions()}
     first, *others = found.fields

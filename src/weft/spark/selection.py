@@ -1,4 +1,4 @@
-"""Which streams a job reads: topics by name and by pattern, without some of them; perhaps some partitions. Pure."""
+"""Which streams a job reads: topics by name and pattern, minus excluded ones, or only some partitions. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from weft.model.topic import covers
 from weft.spark.offsets import Place
 from weft.spark.option_values import BadOption, parse_list
 
-SPARK_PATTERNS_MAX: Final = 256  # of one job: each is a call to every node whenever it plans
+SPARK_PATTERNS_MAX: Final = 256  # in one job: for each pattern, planning makes a call to every node
 EXCLUDED: Final = "!"
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is read. ``partitions`` are the only ones of their topics, if there are any."""
+    """What is read. ``partitions``: if there are any, only these partitions of their topics are read."""
 
     patterns: tuple[Pattern, ...]
     excluded: tuple[Pattern, ...] = ()
@@ -36,7 +36,7 @@ class Selection:
         return self.partitions is None or stream.partition in self.partitions.get(stream.topic, ())
 
     def asked(self) -> tuple[Pattern, ...]:
-        """The patterns that nodes have to be asked for: without those that others cover."""
+        """The patterns to ask nodes about: all except those that others cover."""
         found: list[Pattern] = []
         for pattern in sorted(self.patterns, key=_width):
             if not any(covers(each, pattern) for each in found):
@@ -53,7 +53,7 @@ class Selection:
 
 
 def parse_selection(option: str, text: str, exclude: str = "") -> Selection:
-    """Topics and patterns between commas; ``!`` before one leaves out what it selects. BadOption."""
+    """Parse topics and patterns separated by commas; a leading ``!`` excludes what the pattern selects. BadOption."""
     parts = parse_list(text)
     wanted = [part for part in parts if not part.startswith(EXCLUDED)]
     unwanted = [part.removeprefix(EXCLUDED) for part in parts if part.startswith(EXCLUDED)]
@@ -69,7 +69,7 @@ def parse_selection(option: str, text: str, exclude: str = "") -> Selection:
 
 
 def parse_assigned(text: str) -> Selection:
-    """Partitions of topics, ``{"topic": [0, 1]}`` as the Kafka source takes them. BadOption."""
+    """Parse partitions of topics, ``{"topic": [0, 1]}`` as the Kafka source takes them. Raises BadOption."""
     try:
         topics = msgspec.json.decode(text, type=dict[str, list[int]])
         partitions = {parse_topic(topic): frozenset(numbers) for topic, numbers in topics.items()}
@@ -103,6 +103,6 @@ def _any_matches(patterns: Iterable[Pattern], topic: Topic) -> bool:
 
 
 def _width(pattern: Pattern) -> tuple[bool, int]:
-    """Patterns that may cover others come first."""
+    """A sort key: patterns that may cover others come first."""
     tokens = pattern.split(".")
     return tokens[-1] != ">", -tokens.count("*")

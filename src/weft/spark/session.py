@@ -1,7 +1,7 @@
-"""A Spark session with ``format("weft")`` in it, made so that Python sources work and a laptop is not exposed.
+"""A Spark session that has ``format("weft")``, with settings for Python sources. A local one opens no port to others.
 
-Under ``spark-submit`` there is a session already: it is taken as it is. With ``sc://host:port`` as the master, or in
-the variable SPARK_REMOTE, it is a session of a Spark Connect server, and there is no Java here.
+Under ``spark-submit`` there is a session already, which is used as it is. With ``sc://host:port`` as the master, or in
+the variable SPARK_REMOTE, it is a session of a Spark Connect server, and no Java runs here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOCAL: Final = "local[*]"
 MASTER: Final = "spark.master"
 CONNECT: Final = "sc://"
 REMOTE_VARIABLE: Final = "SPARK_REMOTE"
-SUBMIT_VARIABLE: Final = "SPARK_SUBMIT_OPTS"  # Spark's start script hands them to the Java that it starts
+SUBMIT_VARIABLE: Final = "SPARK_SUBMIT_OPTS"  # Spark's start script passes them to Java
 LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -35,7 +35,7 @@ DEFAULTS: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",  # measured best, as for the source's own batches
     "spark.sql.adaptive.enabled": "false",  # streaming turns it off anyway, with a warning for every query
 }
-# A driver that runs here listens here, and nowhere else.
+# A driver that runs on this machine listens only on this machine's loopback address.
 LOCAL_DEFAULTS: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -51,7 +51,7 @@ def session(
     conf: Mapping[str, str] | None = None,
     log_level: Literal["error", "fatal"] = "error",
 ) -> SparkSession:
-    """The session there is, or a new one; ``register`` has been called on it."""
+    """The existing session, or a new one; ``register`` has been called on it."""
     prepare()
     from pyspark.sql import SparkSession
 
@@ -70,7 +70,7 @@ def session(
         builder = builder.master(master or LOCAL)
         if (master or LOCAL).startswith("local"):
             use_python(cache_directory())
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # or Spark warns of the address that it guesses
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise Spark warns of the address that it guesses
             settings = DEFAULTS | LOCAL_DEFAULTS | given
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -80,7 +80,7 @@ def session(
 
 
 def prepare() -> None:
-    """What has to be so before anything of Spark is imported: it is there, and workers run the Python that has Weft."""
+    """Call this before importing Spark: checks that it is installed, and has workers run the Python that has Weft."""
     try:
         import pyspark  # noqa: F401
     except ImportError:
@@ -112,14 +112,15 @@ def _check_connect() -> None:
 
 
 def _quiet(log_level: str, others: Sequence[str]) -> None:
-    """Spark's Java reads this, and other options, when it starts. An existing setting of this kind is left alone."""
+    """Set the log level and other options for Spark's Java, which reads them when it starts. An existing logging
+    setting is left alone."""
     if SUBMIT_VARIABLE not in os.environ and "SPARK_CONF_DIR" not in os.environ:
         quiet = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}", f"-Dweft.spark.log={log_level}"
         os.environ[SUBMIT_VARIABLE] = " ".join((*quiet, *others))
 
 
 def _spark_here() -> str:
-    """Which Spark this is, and where: another has other jars."""
+    """Which Spark this is, and where, as a text: another Spark has other jars."""
     import pyspark
 
     return f"{pyspark.__version__} {os.environ.get('SPARK_HOME') or pyspark.__file__}"

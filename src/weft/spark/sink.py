@@ -1,12 +1,12 @@
 """The writing half of ``format("weft")``: rows of a DataFrame become events, each exactly once.
 
-A streaming query knows its writes by its own id and the numbers of its micro-batches, which are the same when one is
-repeated. An application that may repeat a batch write, in ``foreachBatch`` or after a crash, says which one it is by
-``txnAppId`` and ``txnVersion``, as for a Delta table; one that says nothing writes what it is given, each time.
+A streaming query identifies its writes by its own id and the numbers of its micro-batches. Both are the same when a
+micro-batch is repeated. An application that may repeat a batch write, in ``foreachBatch`` or after a crash, names the
+write by ``txnAppId`` and ``txnVersion``, as for a Delta table. Without these options, every call writes its rows.
 
-What happens at the node is told by ``staging``, and done by ``sink_steps``. Spark calls ``write`` in its tasks and
-``commit`` in the driver, each in a process that knows nothing of the other; ``abort`` has nothing to do, because what
-nobody names is garbage.
+``staging`` says what happens at the node, and ``sink_steps`` does it. Spark calls ``write`` in its tasks and ``commit``
+in the driver, in processes that know nothing of each other. ``abort`` has nothing to do, because staged rows that no
+decision names are garbage.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from weft.spark.staging import ID_CHARS, NUMBER_MAX, Staged, Writing, applicatio
 
 STREAM_OPTIONS: Final = (*CONNECTION_OPTIONS, "topic", "copies")
 BATCH_OPTIONS: Final = (*STREAM_OPTIONS, "txnAppId", "txnVersion")
-SPARK_OPTIONS: Final = ("checkpointlocation", "queryname")  # Spark's own, which it hands on to a stream's sink
+SPARK_OPTIONS: Final = ("checkpointlocation", "queryname")  # Spark's own, which it passes on to a stream's sink
 COPIES_MAX: Final = 1000  # nodes of the largest mesh
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What source and sink share, and where the rows go."""
+    """The options that source and sink share, and where the rows go."""
 
     connection: Connection
     topic: Topic | None
@@ -69,7 +69,7 @@ class SinkOptions:
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task tells the driver: whose write it was, and what it staged."""
+    """What a task reports to the driver: which write it belongs to, and what it staged."""
 
     writing: Writing
     staged: Staged
@@ -118,7 +118,7 @@ def _write(options: SinkOptions, writing_id: str, rows: Iterator[pa.RecordBatch]
 
 
 def _commit(options: SinkOptions, number: int | None, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """``number`` is the write's, if it may be repeated."""
+    """``number`` is the number of the write; None if the write is never repeated."""
     written = [message for message in messages if isinstance(message, Written)]
     if not written:
         return  # a write without tasks is one without rows
@@ -133,7 +133,7 @@ def _commit(options: SinkOptions, number: int | None, messages: Sequence[WriterC
 
 
 def _check_home(connection: Connection, home: Client, writing: Writing) -> None:
-    """A job that has written before, of which this node knows nothing: the first of the nodes was another then."""
+    """Raise if this job wrote before through another first node, so that this node knows nothing of it."""
     if home.positions(writing.decisions):
         return
     for node in connection.addresses()[1:]:

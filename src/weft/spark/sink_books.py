@@ -1,4 +1,4 @@
-"""What a job has decided and done, kept among the events of a node. ``staging`` tells why."""
+"""What a job has decided and done, kept as events at a node. ``staging`` says why."""
 
 from __future__ import annotations
 
@@ -27,22 +27,23 @@ from weft.spark.staging import (
     unseal_untrusted,
 )
 
-LOOK_BACK: Final = 8  # records before a decision: a node that forgot the job's producer lets a second one in
+LOOK_BACK: Final = 8  # records read before a decision: a node that forgot the job's producer accepts a second one
 
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """Of one job. ``secret`` is the same for all of its runs, and nobody else has it."""
+    """The books of one job. ``secret`` is the same for all of its runs, and nobody else has it."""
 
     client: Client
     writing: Writing
     secret: bytes = field(repr=False)
 
     def decided(self, mine: Decided) -> Decided | None:
-        """The decision that counts: this one unless there is another already; None if it is applied."""
+        """Record this decision, and return the one that counts: this one, or an earlier one for the same write. None if
+        the write is already applied."""
         receipt = self._say(encode(mine), decided_sequence(mine.number))
         if receipt is None:
-            return None  # later ones are there
+            return None  # there are records of later writes
         decided = outstanding(self._around(receipt), mine.number)
         if decided is not None and decided.staged and decided.origin != receipt.stream.origin:
             raise UsageError(
@@ -57,7 +58,7 @@ class Books:
         self._say(encode(Applied(number)), applied_sequence(number))
 
     def progress(self) -> int | None:
-        """The number of the last write that is where it belongs; None before the first."""
+        """The number of the last write that is complete; None before the first."""
         done: int | None = None
         for place in self.client.positions(self.writing.decisions):
             first = max(place.latest_offset - LOOK_BACK, place.earliest_offset)
@@ -67,7 +68,8 @@ class Books:
         return done
 
     def agree(self, said: bytes) -> bytes:
-        """What counts of all that is said under this name: the first. The name is used for nothing else."""
+        """Of all that runs record under this job's name, return the first record, which counts. The name is used for
+        nothing else."""
         receipt = self._say(said, 0)
         assert receipt is not None, "there is no sequence before the first"
         first = receipt.first_offset
@@ -80,7 +82,7 @@ class Books:
         return unseal_untrusted(found, self.secret)
 
     def _say(self, data: bytes, sequence: int) -> Receipt | None:
-        """Put this under its number, or find what was said under it before; None if later numbers are there."""
+        """Record this under a sequence, or find what was recorded under it before; None if there are later ones."""
         batch = Batch.from_columns(
             [seal(data, self.secret)], now_us(), producer=self.writing.decider, sequence=sequence
         )
@@ -105,8 +107,8 @@ class Books:
         )
 
     def _records(self, stream: Stream, epoch: int, first: int) -> Iterator[Record]:
-        """Our records from there on. Others do not count: they are from an old key, or from somebody who guessed the
-        name."""
+        """Our own records from an offset on. Other records are skipped: they are from an old key, or from somebody who
+        guessed the name."""
         for payload in payloads(self.client, stream, epoch, first, None):
             with suppress(OthersDecision):
                 yield decode_untrusted(unseal_untrusted(payload, self.secret))

@@ -1,4 +1,4 @@
-"""What staging, deciding and applying ask of the one node that they talk to, with a bound on every wait."""
+"""The calls that staging, deciding and applying make to their one node. Every wait has a limit."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PAYLOAD: Final = ("payload",)
 
 
 class StagingLost(StorageError):
-    """A write was decided, and its staged rows are gone."""
+    """A write was decided, but its decision or its staged rows are gone."""
 
 
 def put(client: Client, topic: Topic, payload: bytes) -> Future[Receipt]:
-    """Publish an event of now."""
+    """Publish an event with the current time."""
     while True:
         try:
             return client.publish_nowait(topic, payload)
@@ -33,7 +33,7 @@ def put(client: Client, topic: Topic, payload: bytes) -> Future[Receipt]:
 
 
 def check_publish(client: Client, topics: Sequence[str]) -> None:
-    """Raise NotAllowed unless all of these may be published to, or Unavailable."""
+    """Raise NotAllowed unless the caller may publish to all of these topics; Unavailable if the node is silent."""
     give_up_s = time.monotonic() + SINK_NODE_TIMEOUT_S
     while True:
         try:
@@ -44,7 +44,7 @@ def check_publish(client: Client, topics: Sequence[str]) -> None:
 
 
 def receipt_of(future: Future[Receipt]) -> Receipt:
-    """Wait for it; raise what the node refused with, or Unavailable."""
+    """Wait for the receipt; raise the error that the node answered with, or Unavailable."""
     try:
         return future.result(SINK_NODE_TIMEOUT_S)
     except TimeoutError:
@@ -52,7 +52,7 @@ def receipt_of(future: Future[Receipt]) -> Receipt:
 
 
 def payloads(client: Client, stream: Stream, epoch: int, first: int, end: int | None) -> Iterator[bytes]:
-    """Of the events between two offsets, as far as there are any."""
+    """The payloads of the events between two offsets, as far as there are any."""
     for fetched in client.fetch_many(stream, epoch, first, end, PAYLOAD):
         for batch in fetched:
             yield from batch.record_batch.column(0).to_pylist()

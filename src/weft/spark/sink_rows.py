@@ -1,10 +1,10 @@
-"""Rows of a DataFrame as batches for their topics. Pure: columns in, columns out, and no look at single rows.
+"""Rows of a DataFrame as batches for their topics. Pure: columns in, columns out, without handling single rows.
 
 =========  ===================  =================================================================================
 column     Spark type           meaning
 =========  ===================  =================================================================================
 value      binary or string     the event; needed
-topic      string               where to; needed unless the option ``topic`` says it for all rows, which counts more
+topic      string               where to; needed unless the option ``topic`` is set, which then counts for all rows
 key        binary or string     which events belong together
 headers    map<string, string>  names and values
 timestamp  timestamp            of the event; without one, the time of writing
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 from weft.limits import MIB
 
-SINK_BATCH_BYTES: Final = 1 * MIB  # of rows that are published together, as the client's own batches
+SINK_BATCH_BYTES: Final = 1 * MIB  # of rows that are published together, the same as the client's own batches
 SINK_GATHER_BYTES: Final = 8 * MIB  # of rows gathered before they are sorted by topic: many topics, larger batches
 
 
-# By the names that Spark gives types in a schema.
+# For each column, the types it may have, by Spark's names in a schema.
 TYPES: Final = {
     "value": ("binary", "string"),
     "topic": ("string",),
@@ -48,7 +48,7 @@ OWN_TOKEN: Final = "weft"  # noqa: S105  of topics, no secret
 
 
 class BadRows(UsageError):
-    """A DataFrame that cannot be written to the mesh: a column that does not fit, or a row."""
+    """A DataFrame cannot be written to the mesh, because of a column or a row."""
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
@@ -93,7 +93,7 @@ def batches(rows: pa.Table, topic: Topic | None, now_us: int) -> Iterator[tuple[
 
 
 def _events(rows: pa.Table, now_us: int) -> pa.Table:
-    """The columns of a batch."""
+    """The columns that a batch stores, made from these rows."""
     columns: dict[str, Any] = {"payload": _without_nulls(rows, "value")}
     for name in ("key", "headers"):
         if name in rows.schema.names:
@@ -137,7 +137,7 @@ def _topics(rows: pa.Table, topic: Topic | None) -> tuple[list[Topic], Any]:
 
 
 def check_topic(text: str) -> Topic:
-    """A topic that a sink may write to: what the node would refuse later, when it is decided, is refused now."""
+    """Check that a sink may write to this topic: what the node would refuse later, after deciding, is refused now."""
     topic = parse_topic(text)
     if topic.split(".", 1)[0] == OWN_TOKEN:
         raise BadRows("topics below weft. belong to the mesh; write to another one", topic=topic)
@@ -155,7 +155,7 @@ def _partitions(rows: pa.Table) -> Any:
 
 
 def _parts(events: pa.Table) -> Iterator[pa.Table]:
-    """Halves of halves until each is small enough for a batch; a single row is as large as it is."""
+    """Split rows in half until each part is small enough for a batch; a single row is never split."""
     if events.num_rows > 1 and (events.nbytes > SINK_BATCH_BYTES or events.num_rows > BATCH_EVENTS_MAX):
         middle = events.num_rows // 2
         yield from _parts(events.slice(0, middle))

@@ -1,4 +1,4 @@
-"""Staging, deciding and applying, done at a node. What is done, and why it is exact, is told by ``staging``.
+"""Staging, deciding and applying, done at a node. ``staging`` says what is done, and why it is exactly once.
 
 The client that these functions take talks to one node and to no other.
 """
@@ -38,7 +38,8 @@ SINK_IN_FLIGHT_MAX: Final = 32  # batches of one job without a receipt: 32 MiB u
 
 
 def stage(client: Client, writing: Writing, task: int, rows: Iterable[pa.RecordBatch], topic: Topic | None) -> Staged:
-    """Put a task's rows where its driver finds them, as events of now: by their own times they might not be kept."""
+    """Publish a task's rows where its driver finds them. The events carry the current time: with their own times,
+    retention might remove them."""
     found: list[StagedBatch] = []
     waiting: deque[tuple[Target, Future[Receipt]]] = deque()
 
@@ -58,7 +59,8 @@ def stage(client: Client, writing: Writing, task: int, rows: Iterable[pa.RecordB
 
 
 def commit(books: Books, number: int, tasks: Iterable[Staged], copies: int) -> None:
-    """Bring a write to where it belongs, once: what an earlier attempt decided counts, what it did is not repeated."""
+    """Publish a write to its topics, once. If an earlier attempt has decided, its decision counts, and what it has
+    published is not repeated."""
     mine = decide(number, tasks)
     _check_rights(books.client, mine)
     decided = books.decided(mine)
@@ -68,14 +70,14 @@ def commit(books: Books, number: int, tasks: Iterable[Staged], copies: int) -> N
 
 
 def commit_unnamed(client: Client, writing: Writing, tasks: Iterable[Staged], copies: int) -> None:
-    """The same for a write that nobody can repeat, because nobody knows its id: there is nothing to be decided."""
+    """The same for a write that nobody can repeat, because it has no known id: no decision is needed."""
     mine = decide(0, tasks)
     _check_rights(client, mine)
     _apply(client, writing, mine, copies, secret=b"")
 
 
 def _check_rights(client: Client, decided: Decided) -> None:
-    """The caller needs the rights to all topics of a write, or none of it is decided or published."""
+    """Raise NotAllowed unless the caller may publish to all topics of a write: nothing is decided or published then."""
     try:
         check_publish(client, sorted({topic for topic, _ in decided.targets}))
     except NotAllowed as error:
@@ -83,10 +85,10 @@ def _check_rights(client: Client, decided: Decided) -> None:
 
 
 def _apply(client: Client, writing: Writing, decided: Decided, copies: int, secret: bytes) -> None:
-    """Publish what was decided; what is there already stays as it is.
+    """Publish what was decided; batches that are already there are not published again.
 
-    Of one topic and partition, a batch is sent when the one before it has its receipt. So a sequence that the node
-    does not remember, and that is not above its last, was written before.
+    Within a topic and partition, a batch is sent only when the one before it has its receipt. So if the node refuses a
+    sequence as too old, that batch was written before.
     """
     producer = writing.applier(secret)
     last: dict[Target, Future[Receipt]] = {}
@@ -105,12 +107,12 @@ def _apply(client: Client, writing: Writing, decided: Decided, copies: int, secr
 
 
 def _settle(future: Future[Receipt]) -> None:
-    with suppress(OutOfSequence):  # an earlier application was further
+    with suppress(OutOfSequence):  # an earlier attempt got further
         receipt_of(future)
 
 
 def _staged(client: Client, writing: Writing, decided: Decided) -> Iterator[tuple[Entry, bytes]]:
-    """What was staged, each target in the order of the decision."""
+    """The staged batches, for each target in the order of the decision."""
     stream = writing.staging_stream(decided)
     for run in runs(as_staged(list(entries(decided)))):
         found = payloads(client, stream, decided.epoch, run[0].offset, run[-1].offset + 1)

@@ -1,12 +1,13 @@
 """The data source as Spark knows it, ``format("weft")``: thin around options, planning, survey and reading.
 
-Who calls what where: ``schema`` and ``partitions`` of a batch run in a process of the driver that lives for that call.
-A ``StreamReader`` lives in one process of the driver as long as its query. ``read`` runs in executors, on a copy of the
-reader that was pickled before it was used. (SPARK.md, trap 4)
+Which process runs what: ``schema`` and ``partitions`` of a batch run in a process on the driver that lives for that one
+call. A ``StreamReader`` lives in one process on the driver as long as its query. ``read`` runs in executors, on a copy
+of the reader that was pickled before its first use. (SPARK.md, trap 4)
 
-What only some uses of it need is imported by them: Spark has each done by a Python of its own, which begins with that.
+Modules that only some calls need are imported inside those calls: Spark runs each in a new Python, and imports cost
+start-up time.
 
-There is no ``pushFilters``: Spark lets filters of one use of a DataFrame leak into others. (SPARK.md, trap 1)
+There is no ``pushFilters``: Spark lets the filters of one use of a DataFrame leak into other uses. (SPARK.md, trap 1)
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ UNTIL_THEN: Final = ". They are read when these nodes answer, or when another no
 
 @dataclass(frozen=True)
 class RangePartition(InputPartition):
-    """What one task reads. Without slots: Spark's base class has none."""
+    """What one task reads. It has no slots, because Spark's base class has none."""
 
     ranges: tuple[Range, ...]
 
@@ -139,8 +140,8 @@ class BatchReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets only ever grow. A stream that is new enters them where it begins, one micro-batch before it is read, so
-    that the checkpoint knows its beginning too: what retention takes from then on is noticed."""
+    """Offsets only ever grow. A new stream enters the offsets at its beginning, one micro-batch before it is read. So
+    the checkpoint has its beginning, and what retention removes after that is noticed as a loss."""
 
     def __init__(self, options: SourceOptions, typed: TypedRows | None = None) -> None:
         options.check_stream()
@@ -157,7 +158,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- what Spark asks, in this order ----------------------------------------------------------------------------
 
     def initialOffset(self) -> Json:  # noqa: N802
-        """Spark asks twice, to plan the first batch and to read it, and new streams may come in between."""
+        """Spark asks twice, to plan the first batch and to read it. New streams may appear in between, so the first
+        answer is kept."""
         if self._initial is None:
             where = self._options.starting or "latest"
             held = self._look(_when(where), complete=True).held
@@ -192,7 +194,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         begin, last = from_json(start), from_json(end)
         found, lost = ranges(begin, last, (self._survey or self._look()).held)
-        if lost:  # once more, from all nodes and their archive tables, before anything is given up
+        if lost:  # ask all nodes and their archive tables once more before giving anything up
             self._reads_back()
             assert self._surveyor is not None, "it has looked"
             self._survey = self._surveyor.look_for(lambda survey: not ranges(begin, last, survey.held)[1])
@@ -218,7 +220,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _look(self, when: When = None, *, complete: bool = False, patient: bool = False) -> Survey:
         if self._surveyor is None:
             self._surveyor = Surveyor.of(self._options, Members.REACHABLE)
-            # Archive tables are asked from when a job needs them: it may begin in one, or fall behind the logs.
+            # Archive tables are asked only once a job needs them: it may begin in one, or fall behind the logs.
             self._surveyor.history = self._options.history and (self._options.starting or "latest") != "latest"
         is_first = self._survey is None
         self._survey = self._surveyor.look(when, complete=complete, patient=patient)
@@ -228,7 +230,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._survey
 
     def _rather_waits(self, first: Offsets, end: Offsets) -> bool:
-        """Whether there is too little for a micro-batch yet. A run that is to end reads what there is."""
+        """Whether there are too few events for a micro-batch yet. A run with an end (AvailableNow) never waits."""
         new_events = sum(end[place] - offset for place, offset in first.items())
         now_s = time.monotonic()
         waited_s = now_s - self._read_last_s if self._read_last_s is not None else now_s
@@ -240,7 +242,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return False
 
     def _commit(self, begun: Offsets, held: Holdings) -> None:
-        """Spark is done with everything before ``begun``. That nobody can be told of it is no reason to stop."""
+        """Report that Spark is done with everything before ``begun``. If the report fails, the query goes on."""
         done = to_json(begun)
         if self._options.group is None or self._surveyor is None or done == self._committed:
             return
@@ -251,8 +253,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             LOG.warning("cannot report progress to group %s: %s", self._options.group, error)
 
     def _without_losses(self, begun: Offsets, survey: Survey) -> Holdings:
-        """What to plan with. While a node is silent, or an archive table, streams that lack something wait: it may be
-        there."""
+        """The holdings to plan with. While a node or an archive table does not answer, streams with missing events are
+        left out: the events may be there."""
         lost = losses(begun, survey.held)
         if lost and self._reads_back():
             survey = self._look()
@@ -264,7 +266,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return survey.held
 
     def _reads_back(self) -> bool:
-        """Ask archive tables as well, from now on; whether that is new."""
+        """Ask archive tables as well from now on; return whether that is a change."""
         assert self._surveyor is not None, "it has looked"
         is_new = self._options.history and not self._surveyor.history
         self._surveyor.history = self._options.history
@@ -275,7 +277,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._told.update(lost)
 
     def _entering(self, begun: Offsets, held: Holdings) -> dict[Place, int]:
-        """Streams that are new, where they begin."""
+        """The new streams, each with the offset where it begins."""
         new = {place for place in held if place not in begun and (self._target is None or place in self._target)}
         if not new:
             return {}
@@ -287,7 +289,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {place: offset for place, offset in found.items() if place in new}
 
     def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:
-        """Events and bytes."""
+        """The most events and the most bytes of a micro-batch; None: no limit."""
         match limit:
             case ReadAllAvailable():
                 return None, None
@@ -309,12 +311,12 @@ def _typed(options: SourceOptions, schema: StructType | None = None) -> TypedRow
 
 
 def _when(where: Where) -> When:
-    """What has to be asked of nodes to know where this is."""
+    """The times that nodes must be asked about to resolve this place; None if there are none."""
     return where if isinstance(where, datetime | NamedTimes) else None
 
 
 def _warn(options: SourceOptions, survey: Survey, advice: str = "") -> None:
-    """Warn of what is not read, and of what does not exist. This process' standard error is that of the driver."""
+    """Warn of what is not read and of what does not exist. The driver's standard error shows the warnings."""
     wants_members = options.members is not Members.NAMED
     if unread := [each for each in survey.unread() if wants_members or each.address in survey.silent]:
         nodes = listed(list(map(str, unread)))
@@ -326,7 +328,7 @@ def _warn(options: SourceOptions, survey: Survey, advice: str = "") -> None:
 
 
 def _report(options: SourceOptions, lost: Sequence[Loss]) -> None:
-    """Raise or warn, as option failOnDataLoss has it."""
+    """Raise or warn, as option failOnDataLoss says."""
     if not lost:
         return
     if options.fail_on_data_loss:
@@ -343,7 +345,7 @@ def _partitions(options: SourceOptions, found: Sequence[Range]) -> list[InputPar
 
 def _read(options: SourceOptions, typed: TypedRows | None, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, RangePartition):
-        return iter(())  # Spark makes one of its own when there is nothing to read
+        return iter(())  # Spark makes an empty partition of its own when there is nothing to read
     keep_freed_memory(WORKER_KEPT_BYTES, arenas_max=1)
     columns = options.columns if typed is None else typed.fetched()
     rows = Reading(options.connection, columns, options.fail_on_data_loss).rows(partition.ranges)

@@ -1,18 +1,22 @@
-"""Stage, decide, apply: how a write becomes exactly one, however often Spark tries. Pure; ``sink_steps`` does it.
+"""Stage, decide, apply: how a write happens exactly once, however often Spark tries. Pure; ``sink_steps`` does it.
 
-1. Tasks **stage**: each makes batches of its rows, ready for their topics, and puts them as events into
-``weft.staging.<owner>.<id>``. What a failed, repeated or speculative task leaves there is garbage, because nobody names
-it. 2. The driver **decides**: one event in ``weft.decisions.<owner>.<id>`` lists what counts, by offsets. It carries
-the number of the write as its producer's sequence, so the node itself sees to it that there is one decision for each
-write: who comes second is refused, is told where the first is, and goes by that. 3. The driver **applies** the
-decision: it publishes the listed batches, each under a sequence that follows from the write and its place in the list.
-The node knows those it has, so a second application adds only what is missing. At the end a second event says that it
-is done, and from then on nothing of what was staged is needed.
+1. Tasks **stage**: each makes batches of its rows, ready for their topics, and publishes them as events to
+``weft.staging.<owner>.<id>``. What a failed, repeated or speculative task leaves there is garbage, because no decision
+names it.
 
-All of it happens at one node: what it knows about producers is its own. The id is that of a streaming query, or is
-made of the name that an application gave its writes. The owner is the name of the job's API key, as its node tells it:
-nobody else may read or write there (SEC-03). A decision is sealed by the key itself as well, for what it says is
-published with the rights of that key.
+2. The driver **decides**: one event in ``weft.decisions.<owner>.<id>`` lists the staged batches that count, by offsets.
+The event's producer sequence is the number of the write, so the node itself allows only one decision for each write.
+The node refuses a second driver and tells it where the first decision is; that driver then follows the first decision.
+
+3. The driver **applies** the decision: it publishes the listed batches. The sequence of each follows from the number of
+the write and the batch's place in the list. The node recognises batches that it already has, so applying a decision a
+second time adds only what is missing. At the end a second event says that the write is done. From then on, the staged
+batches are no longer needed.
+
+All of it happens at one node, because nodes do not share what they know about producers. The id is that of a streaming
+query, or is derived from the name that an application gave its writes. The owner is the name of the job's API key, as
+the node reports it: nobody else may read or write there (SEC-03). A decision is also sealed with the key itself,
+because the batches it lists are published with the rights of that key.
 """
 
 from __future__ import annotations
@@ -35,12 +39,12 @@ from weft.model.topic import OWNED_ID_BYTES, OwnedKind, owned_topic
 SINK_STAGED_MAX: Final = 1 << 18  # batches in one write: 256 GiB of rows of one topic; their list fits an event
 SINK_TARGETS_MAX: Final = 1 << 14  # topics and partitions in one write: a log remembers 100,000 producers' batches
 ID_CHARS: Final = 2 * OWNED_ID_BYTES
-NUMBER_MAX: Final = (1 << 44) - 1  # of a write: with the place in its list, it fits the 64 bits of a sequence
+NUMBER_MAX: Final = (1 << 44) - 1  # of a write: together with a place in its list it fits the 64 bits of a sequence
 SEAL_BYTES: Final = 32
 
 
 class BadDecision(PeerError):
-    """An event among a job's decisions that is not one."""
+    """An event in a job's decisions topic is not a decision."""
 
 
 class OthersDecision(BadDecision):
@@ -55,7 +59,7 @@ class Target(NamedTuple):
 
 
 class StagedBatch(NamedTuple):
-    """A batch for a target, and where it is staged. A tuple for the same reason."""
+    """A batch for a target, and where it is staged. A tuple for the same reason as ``Target``."""
 
     target: Target
     origin: NodeId
@@ -72,7 +76,7 @@ class Staged:
 
 
 class Decided(msgspec.Struct, frozen=True, tag="decided", tag_field="is"):
-    """What a write consists of: ``staged`` are places in ``targets`` and offsets of the staging stream, in order."""
+    """What a write consists of. ``staged`` has, in order, each batch's index in ``targets`` and its staging offset."""
 
     number: int
     origin: str
@@ -82,7 +86,7 @@ class Decided(msgspec.Struct, frozen=True, tag="decided", tag_field="is"):
 
 
 class Applied(msgspec.Struct, frozen=True, tag="applied", tag_field="is"):
-    """A write is where it belongs, all of it."""
+    """A write is complete: all of it has been published to its topics."""
 
     number: int
 
@@ -110,22 +114,22 @@ class Writing:
 
     @property
     def decider(self) -> bytes:
-        """The producer of decisions, whatever the key: one that was made with an old key is not overlooked."""
+        """The producer of decisions. It does not depend on the key, so decisions made with an old key are found too."""
         return _digest("decide", self.id)[:PRODUCER_BYTES]
 
     def applier(self, secret: bytes) -> bytes:
-        """The producer of what is published to the targets. Somebody who could guess it could use up its sequences
-        there."""
+        """The producer of what is published to the targets. It is secret: somebody who could guess it could use up its
+        sequences there."""
         return hmac_digest(secret, _digest("apply", self.id), "sha256")[:PRODUCER_BYTES]
 
 
 def query_id(query: str) -> str:
-    """Of a streaming query, by the id in its checkpoint."""
+    """The id for a streaming query, from the id in its checkpoint."""
     return _digest("query", query).hex()[:ID_CHARS]
 
 
 def application_id(name: str) -> str:
-    """Of an application that names and numbers its writes."""
+    """The id for an application that names and numbers its writes."""
     return _digest("application", name).hex()[:ID_CHARS]
 
 
@@ -138,7 +142,8 @@ def applied_sequence(number: int) -> int:
 
 
 def batch_sequence(number: int, index: int) -> int:
-    """Of the batch at this place of a decision: above all of earlier writes, so that no state has to be kept."""
+    """The sequence of the batch at this place in a decision. It is above those of all earlier writes, so no state has
+    to be kept."""
     return number * SINK_STAGED_MAX + index
 
 
@@ -146,7 +151,7 @@ def batch_sequence(number: int, index: int) -> int:
 
 
 def decide(number: int, tasks: Iterable[Staged]) -> Decided:
-    """What is to be written: all that these tasks staged, by the order of the tasks and of their rows."""
+    """What is to be written: all that these tasks staged, in the order of the tasks and of their rows."""
     if not 0 <= number <= NUMBER_MAX:
         raise UsageError("no such number of a write", number=number, limit=NUMBER_MAX)
     batches = [batch for staged in sorted(tasks, key=lambda staged: staged.task) for batch in staged.batches]
@@ -222,9 +227,9 @@ def unseal_untrusted(payload: bytes, secret: bytes) -> bytes:
 
 
 def outstanding(records: Sequence[Record], number: int) -> Decided | None:
-    """Of the last records of a job, in order, the decision that counts for this write; None if it is done.
+    """Find the decision that counts for this write among a job's last records (in order); None if the write is done.
 
-    The first one counts. A later write is begun only when this one is done.
+    The first decision for a write counts. A later write begins only when this one is done.
     """
     if any(record.number > number or record == Applied(number) for record in records):
         return None
@@ -238,7 +243,7 @@ def outstanding(records: Sequence[Record], number: int) -> Decided | None:
 
 
 class Entry(NamedTuple):
-    """A batch to be published. A tuple: there may be a good many."""
+    """A batch to be published. A tuple: there may be very many."""
 
     target: Target
     offset: int
@@ -253,16 +258,16 @@ def entries(decided: Decided) -> Iterator[Entry]:
 
 
 def as_staged(found: Sequence[Entry]) -> Sequence[Entry]:
-    """The same in the order of their offsets, as far as that keeps the order of each target.
+    """The same entries in the order of their staging offsets, or unchanged if that would reorder any target's batches.
 
-    Tasks stage side by side: so they are read in one go, and neighbours are mostly for different targets, whose
-    receipts need not wait for each other.
+    Tasks stage side by side. In offset order the entries can be fetched in one go, and neighbours are mostly for
+    different targets, so their receipts need not wait for each other.
     """
     by_offset = sorted(found, key=lambda entry: entry.offset)
     last: dict[Target, int] = {}
     for entry in by_offset:
         if entry.sequence < last.get(entry.target, entry.sequence):
-            return found  # two tasks had rows for one target: theirs come in the order of the tasks
+            return found  # several tasks had rows for one target: keep the order of the tasks
         last[entry.target] = entry.sequence
     return by_offset
 

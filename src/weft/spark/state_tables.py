@@ -1,7 +1,7 @@
-"""What a mesh knows now as a table: the keys and values of a bucket, the dead letters of a group. Batch reads only.
+"""The mesh's current state as tables: the keys and values of a bucket, or a group's dead letters. Batch reads only.
 
-Every node has all of it, and it is not large (a bucket fits a node's memory), so one task asks one node. The rights are
-those that the commands need.
+Every node has all of this state, and it is not large (a bucket fits a node's memory), so one task asks one node. The
+caller needs the same rights as for the matching commands.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ READ: Final[Mapping[str, tuple[pa.Schema, Callable[[Client, str], Rows]]]] = {
 
 @dataclass(frozen=True)
 class StateTable:
-    """Which one. ``kind`` is the option that names it."""
+    """One table of state. ``kind`` is the option that names it."""
 
     kind: str
     name: str
@@ -103,7 +103,8 @@ class StateTable:
 
 
 def state_table(given: Mapping[str, str]) -> StateTable | None:
-    """What the options mean; None: events. They cannot name both, nor an option that is for events."""
+    """The table that the options name; None: they ask for events. They cannot name two tables, nor have options that
+    are for events."""
     named = [kind for kind in READ if kind.lower() in {name.lower() for name in given}]
     if not named:
         return None

@@ -26,23 +26,23 @@ class Survey:
 
     @property
     def answered(self) -> frozenset[str]:
-        """By id."""
+        """The ids of the nodes that answered."""
         return frozenset(each.node_id for each in self.answers.values())
 
     @property
     def history_problems(self) -> list[str]:
-        """Why archive tables were not asked, or not all of them."""
+        """Why some or all archive tables were not asked."""
         found = [(each.node_id, each.history_problem) for each in self.answers.values()]
         return [f"node {node}: {problem}" for node, problem in found if problem]
 
     def missing_members(self) -> dict[str, Member]:
-        """The members of the mesh that have not answered, by id, as those know it that have."""
+        """The members of the mesh that have not answered, by id, according to the nodes that have."""
         answered = self.answered
         told = (member for each in self.answers.values() for member in each.members)
         return {member.node_id: member for member in told if member.node_id not in answered}
 
     def unread(self) -> list[Unread]:
-        """Nodes that were asked and did not answer, and members that were not asked."""
+        """Nodes that were asked and did not answer, and members that were never asked."""
         members = self.missing_members()
         ids = {address: member.node_id for member in members.values() for address in member.addresses}
         found = [
@@ -58,7 +58,7 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A node whose events are not read, or not all of them."""
+    """A node whose events are not read, or only some of them."""
 
     node: str | None  # None: it never said its id, and no member of the mesh has that address
     address: str  # empty: not known

@@ -1,11 +1,12 @@
-"""Asking the nodes of a mesh what they have: those that are named, and the other members that these tell of.
+"""Asks the nodes of a mesh what they have: the named nodes, and the other members that they know of.
 
-All are asked at once, each in a thread of its own. A node that did not answer is not waited for again: it is asked in
-the background, and counts from when it answers. So one dead node costs a job a few seconds, once.
+All nodes are asked at once, each in a thread of its own. The surveyor does not wait a second time for a node that did
+not answer: it asks that node in the background, and uses its answer when it comes. So one dead node costs a job a few
+seconds, once.
 
-Nodes copy a stream only while somebody there wants it. So a streaming job holds a subscription as long as it lives and
-reads nothing from it: it makes the events of the whole mesh come to one of the job's nodes as well, from which they can
-be read when the node that accepted them is out of reach.
+A node copies a stream only while it has a subscriber for it. So a streaming job holds a subscription as long as it
+lives, and reads nothing from it. The subscription brings the events of the whole mesh to one of the job's nodes, where
+they can be read when the node that accepted them is out of reach.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ from weft.spark.survey import Survey, listed
 
 SPARK_UNAVAILABLE_S: Final = 60.0  # for nodes to come back before a query fails: a restart takes less
 SPARK_ASK_S: Final = 10.0  # for one node's positions; a hundred thousand streams take some seconds
-SPARK_PATIENT_S: Final = 2 * SPARK_ASK_S  # to connect, and to be told, on a machine that is busy
-SPARK_GRACE_S: Final = 5.0  # for nodes that are slower than the others, once: later they are not waited for
+SPARK_PATIENT_S: Final = 2 * SPARK_ASK_S  # to connect and get an answer, on a busy machine
+SPARK_GRACE_S: Final = 5.0  # how long to wait for slow nodes, the first time; later there is no waiting for them
 SPARK_ASKED_AT_ONCE: Final = 64  # threads, most of which wait for a node; a mesh of 1,000 is asked in 16 rounds
 LOG: Final = logging.getLogger("weft.spark")
 ASKING: Final = Options(connect_timeout_s=SPARK_ASK_S / 2, call_timeout_s=SPARK_ASK_S, open_timeout_s=SPARK_ASK_S)
-# The smallest credit there is, and nothing to wait for at the end: what came is not looked at.
+# The smallest credit possible, and nearly no wait when closing: nobody looks at the events that come.
 HOLDING: Final = Options(credit_bytes=1, connect_timeout_s=SPARK_ASK_S, close_timeout_s=0.1)
 RETRY_S: Final = 1.0  # between two rounds of asking while nobody answers
 
-When: TypeAlias = datetime | NamedTimes | None  # where in streams these times lie is asked for, too
+When: TypeAlias = datetime | NamedTimes | None  # ask also at which offsets these times are
 
 
 class Question(NamedTuple):
@@ -57,7 +58,7 @@ class MemberUnread(UsageError):
 
 
 class Surveyor:
-    """Asks on behalf of one job. For one process and one thread; close it."""
+    """Asks nodes for one job. Use it in one process and one thread, and close it."""
 
     def __init__(
         self,
@@ -69,8 +70,8 @@ class Surveyor:
         is_read: Callable[[Place], bool] | None = None,
         history: bool = False,
     ) -> None:
-        """``needs_named``: a survey that must be complete cannot do without the named nodes. ``history``: archive
-        tables of nodes count, too; may be set later."""
+        """``needs_named``: a complete survey needs the answers of the named nodes. ``history``: the archive tables of
+        nodes count, too; it may be set later."""
         self.history = history
         self._connection = connection
         self._selection = selection
@@ -86,7 +87,7 @@ class Surveyor:
 
     @classmethod
     def of(cls, options: SourceOptions, members: Members) -> Surveyor:
-        """For a source; ``members`` is for when no option says it."""
+        """A surveyor for a source; ``members`` is the default if no option sets it."""
         return cls(
             options.connection,
             options.selection,
@@ -97,9 +98,9 @@ class Surveyor:
         )
 
     def look(self, when: When = None, *, complete: bool, patient: bool = True) -> Survey:
-        """What is there. Waits a while for a node to answer; with ``complete`` for all that are named and needed, and
-        for all other members if the job wants them all. Who is ``patient`` waits for slow nodes.
-        Unavailable, MemberUnread."""
+        """What the nodes have. Waits a while until one node has answered. With ``complete``, waits until all needed
+        named nodes have answered, and all other members too if the job wants all members. With ``patient``, waits
+        longer for slow nodes. Raises Unavailable or MemberUnread."""
         give_up_s = time.monotonic() + SPARK_UNAVAILABLE_S
         while True:
             survey = self._look_once(when, patient=patient or complete)
@@ -110,8 +111,8 @@ class Surveyor:
             time.sleep(RETRY_S)
 
     def look_for(self, is_there: Callable[[Survey], bool]) -> Survey:
-        """What is there, once it is what is wanted, or once nobody is left who may have more. Waits a while for nodes
-        that do not answer; Unavailable, MemberUnread."""
+        """What the nodes have, as soon as ``is_there`` accepts it, or as soon as no silent node is left that might have
+        more. Waits a while for nodes that do not answer; then raises Unavailable or MemberUnread."""
         give_up_s = time.monotonic() + SPARK_UNAVAILABLE_S
         while True:
             survey = self.look(complete=True)
@@ -123,7 +124,7 @@ class Surveyor:
             time.sleep(RETRY_S)
 
     def hold(self) -> None:
-        """From now on, events from everywhere come to one of our nodes; to be tried again if nobody answers."""
+        """Have the mesh send all events to one of our nodes from now on. Call it again later if no node answered."""
         try:
             access = self._connection.access()
             if self._holder is not None and self._holder[0] == access:
@@ -138,7 +139,8 @@ class Surveyor:
             client.subscribe(pattern, start="latest")
 
     def commit(self, group: str, offsets: Offsets, held: Holdings) -> None:
-        """Report how far a job is, each stream where it is known, as far as these nodes answer; WeftError."""
+        """Report how far a job is: each stream's offset to the node that has it. Nodes that do not answer are skipped.
+        Raises WeftError."""
         for address in (*self._named, *self._others.values()):
             known = {
                 place: offset
@@ -165,7 +167,8 @@ class Surveyor:
         return Survey(answers, {address: error for address, error in self._silent.items() if address in wanted})
 
     def _learned(self, survey: Survey) -> list[str]:
-        """Add members that are new or have moved, and drop those that are members no longer; return the new ones."""
+        """Add members that are new or have moved, drop those that are no longer members, and return the addresses to
+        ask."""
         missing = survey.missing_members()
         self._others = {node: at for node, at in self._others.items() if node in missing or at in survey.answers}
         new: list[str] = []
@@ -178,11 +181,11 @@ class Surveyor:
         return new
 
     def _asked(self, addresses: Iterable[str], when: When, *, patient: bool) -> dict[str, NodePositions]:
-        """What these nodes say, all asked at once; those that do not answer are listed as silent."""
+        """What these nodes say, all asked at once; those that do not answer are recorded as silent."""
         asked = Question(when, self.history)
         late = {address: self._node(address).take_late(asked) for address in addresses}
         for address in (address for address, said in late.items() if said is not None):
-            self._silent.pop(address, None)  # it is back: asked again, and waited for
+            self._silent.pop(address, None)  # it is back: ask it again, and wait for it
         calls = {address: self._node(address).ask(self._pool, asked) for address in late}
         waited = [
             call
@@ -194,7 +197,7 @@ class Surveyor:
         for address, call in calls.items():
             if not call.done():
                 if (before := late[address]) is not None:
-                    answers[address] = before  # it is slow, and what it said then is true
+                    answers[address] = before  # it is slow; its earlier answer is still true
                 else:
                     self._fell_silent(address, Unavailable("it has not answered yet"))
                 continue
@@ -210,7 +213,7 @@ class Surveyor:
         return answers
 
     def _is_wanted(self, address: str) -> bool:
-        """Whether a job that wants to be complete cannot do without this node."""
+        """Whether a complete survey needs this node's answer."""
         return self._members is Members.ALL or (self._needs_named and address in self._named)
 
     def _fell_silent(self, address: str, error: WeftError) -> None:
@@ -273,13 +276,13 @@ class _AskedNode:
         self._patterns = patterns
         self._is_read = is_read
         self._calls: list[tuple[Question, Future[NodePositions | WeftError]]] = []
-        self._lock = threading.Lock()  # calls for different times may be under way together
+        self._lock = threading.Lock()  # calls with different questions may run at the same time
         self._access: Access | None = None
         self._client: Client | None = None
         self._is_closed = False
 
     def ask(self, pool: ThreadPoolExecutor, question: Question) -> Future[NodePositions | WeftError]:
-        """The call that is under way for this, or a new one."""
+        """The running call for this question, or a new one."""
         for asked, call in self._calls:
             if asked == question:
                 return call
@@ -288,7 +291,7 @@ class _AskedNode:
         return call
 
     def take_late(self, question: Question) -> NodePositions | None:
-        """What it answered after nobody waited any longer; that may be long ago."""
+        """The answer that came after we had stopped waiting; it may be old."""
         for asked, call in self._calls:
             if asked == question and call.done() and isinstance(said := call.result(), NodePositions):
                 self.forget(question)
@@ -296,11 +299,11 @@ class _AskedNode:
         return None
 
     def forget(self, question: Question) -> None:
-        """The call for this is done with."""
+        """Drop the finished call for this question."""
         self._calls = [(asked, call) for asked, call in self._calls if asked != question]
 
     def client(self) -> Client:
-        """With the key of now: one that was replaced is taken up, and the old one's client is closed."""
+        """A client with the current key. If the key was replaced, the client with the old key is closed."""
         with self._lock:
             access = self._connection.access()
             if self._client is None or self._access != access:
@@ -309,7 +312,7 @@ class _AskedNode:
             return self._client
 
     def close(self) -> None:
-        """Without waiting for a client that is just being made: its thread sees to that."""
+        """Close without waiting for a client that is just being made: the thread that makes it closes it."""
         self._is_closed = True
         if self._lock.acquire(blocking=False):
             try:
@@ -324,7 +327,7 @@ class _AskedNode:
             self._client = None
 
     def _answer(self, question: Question) -> NodePositions | WeftError:
-        """In a thread of its own. Whatever is wrong with the node is for the caller to tell."""
+        """Runs in a thread of its own. Returns errors instead of raising them: the caller reports them."""
         try:
             return self._positions(self.client(), question)
         except WeftError as error:
@@ -349,7 +352,7 @@ class _AskedNode:
 
 
 def _times(when: When) -> Sequence[datetime | None]:
-    """What a node can be asked for, one at a time."""
+    """The times to ask for; a node takes one in each call."""
     return sorted(set(when.by_key.values())) or [None] if isinstance(when, NamedTimes) else [when]
 
 

@@ -17,11 +17,11 @@ from weft.lake.settings import (
 from weft.spark.option_values import BadOption, by_name, parse_count, parse_list
 
 OPTIONS: Final = ("table", "tableFormat", "partitionBy", "sortBy", "fileBytes", "catalog", "identifier", "store")
-SPARKS_OWN: Final = frozenset({"queryname", "checkpointlocation"})  # stand among the options of a streaming write
+SPARKS_OWN: Final = frozenset({"queryname", "checkpointlocation"})  # Spark adds them to a streaming write's options
 
 
 def table_of(options: Mapping[str, str]) -> TableSettings:
-    """The table that options name, in whatever case Spark made of their names; BadOption, TableError."""
+    """The table that options name, in whatever case Spark hands the names over. Raises BadOption or TableError."""
     given = by_name({name: value for name, value in options.items() if name.lower() not in SPARKS_OWN}, OPTIONS)
     if "table" not in given and "catalog" not in given:
         raise BadOption("option table is missing: the table's directory, or its place in an object store")

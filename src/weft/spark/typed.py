@@ -1,10 +1,10 @@
 """Payloads as columns: which schema each topic has, the columns that schemas make together, and events as rows. Pure.
 
-Names are the same in Spark and in tables. A payload's field that is called like a column which events or tables have
-already, such as ``timestamp``, is the column ``payload_timestamp``.
+Names are the same in Spark and in tables. If a payload's field has the name of a column that events or tables have
+already, such as ``timestamp``, its column is called ``payload_timestamp``.
 
-A topic without a schema, and a payload that is no JSON (no Avro of a known version), have no columns: the payload is
-in ``_corrupt``. So there is a row for every event.
+If a topic has no schema, or a payload is not JSON (or not Avro of a known version), there are no payload columns: the
+payload is in ``_corrupt``. So there is a row for every event.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class TypedPattern:
 
     pattern: Pattern
     schema: Schema
-    version: int | None = None  # none: it is from a file
-    others: tuple[Schema, ...] = ()  # versions that Avro payloads may have been written with besides
+    version: int | None = None  # None: the schema is from a file
+    others: tuple[Schema, ...] = ()  # further versions that Avro payloads may have been written with
 
     def columns(self) -> pa.Schema:
-        """With the names that rows have; SchemaConflict if two would have one name."""
+        """The columns with their names in rows; SchemaConflict if two would have the same name."""
         found = [(_column_name(each.name), each.type) for each in arrow_schema(self.schema)]
         counts = Counter(name.casefold() for name, _ in found)
         if twice := next((name for name, _ in found if counts[name.casefold()] > 1), None):
@@ -64,7 +64,7 @@ class TypedTopics:
     patterns: tuple[TypedPattern, ...]
 
     def columns(self) -> pa.Schema:
-        """The columns of all schemas by their names; SchemaConflict if two of one name cannot be one column."""
+        """The columns of all schemas; SchemaConflict if two columns with the same name cannot be merged into one."""
         found: dict[str, pa.DataType] = {}
         known: dict[str, tuple[str, TypedPattern]] = {}
         for each in self.patterns:
@@ -100,7 +100,7 @@ def _column_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TypedEvents:
-    """Events as columns, in their order."""
+    """Payloads as columns, in the order of the events."""
 
     columns: pa.RecordBatch  # the schemas' columns, _rescued, _corrupt
     faults: Mapping[int, Fault]  # the first of each event that has one
@@ -116,7 +116,7 @@ class TypedEvents:
 
 
 class TypedReader:
-    """Reads events of any topics. One for each task: it remembers what topics it has seen."""
+    """Reads events of any topics. Use one for each task: it remembers the topics it has seen."""
 
     def __init__(self, topics: TypedTopics) -> None:
         self._patterns = topics.patterns
@@ -127,7 +127,7 @@ class TypedReader:
         self._of_topic: dict[str, int | None] = {}
 
     def read(self, events: pa.RecordBatch) -> TypedEvents:
-        """Of a batch with the columns ``topic`` and ``value``."""
+        """Read the payloads of a batch with the columns ``topic`` and ``value``."""
         parts: list[pa.RecordBatch] = []
         faults: dict[int, Fault] = {}
         for first, payloads, place, topic in self._runs(events):
@@ -143,7 +143,8 @@ class TypedReader:
         return None if place is None else self._patterns[place]
 
     def _runs(self, events: pa.RecordBatch) -> Iterator[tuple[int, pa.Array, int | None, str]]:
-        """Neighbours with one schema: where they begin, their payloads, the schema, and the topic of the first."""
+        """Neighbouring events with the same schema: where they begin, their payloads, the schema's index, and the
+        topic of the first."""
         if not events.num_rows:
             return
         topics = events.column("topic").dictionary_encode()
@@ -192,7 +193,7 @@ class TypedReader:
 
 @dataclass(frozen=True, slots=True)
 class TypedRows:
-    """Rows with these columns, of events and of their payloads. Spark pickles it to executors."""
+    """Makes rows with these columns, some from events and some from payloads. Spark pickles it to executors."""
 
     topics: TypedTopics
     columns: tuple[str, ...]
@@ -204,7 +205,7 @@ class TypedRows:
         object.__setattr__(self, "schema", pa.schema(fields))
 
     def fetched(self) -> tuple[str, ...]:
-        """The events' own columns that have to be there for these."""
+        """The events' own columns that must be fetched to make these columns."""
         of_events = tuple(name for name in self.columns if name in EVENT_COLUMNS)
         return (
             of_events if len(of_events) == len(self.columns) else tuple(dict.fromkeys((*of_events, "topic", PAYLOAD)))
@@ -223,5 +224,5 @@ class TypedRows:
 
 
 def all_columns(topics: TypedTopics) -> pa.Schema:
-    """What a row can have, in the order that it has it: the event's own, the payload's, and what did not fit."""
+    """All columns that a row can have, in order: the event's own, the payload's, and what did not fit."""
     return pa.schema([*((name, TYPES[name]) for name in EVENT_COLUMNS), *topics.columns(), *EXTRAS])

@@ -1,8 +1,8 @@
 """Which Python runs Spark's workers on this machine, and how it is started.
 
-Spark starts a new Python for every source that it plans and for every query, and has it find ``pyspark`` in a zip of
-sources, all of which that Python compiles: most of a second, each time. The same sources are installed, and compiled,
-beside Weft. So workers on this machine are started through a small script that leaves the zip out.
+Spark starts a new Python for every source that it plans and for every query. It makes that Python load ``pyspark`` from
+a zip of sources, which have to be compiled: most of a second, each time. The same sources are installed, already
+compiled, beside Weft. So workers on this machine are started through a small script that leaves the zip out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PYTHONPATH="$kept" exec "{python}" "$@"
 def use_python(cache: Path) -> None:
     """Have workers on this machine run the Python that runs here, started quickly. ``cache`` is for the script.
 
-    Who has said which Python workers run, or which Spark, is left alone.
+    If somebody has already chosen the workers' Python or the Spark, that choice stays.
     """
     if is_chosen(os.environ):
         return
@@ -50,7 +50,8 @@ def is_chosen(environ: Mapping[str, str]) -> bool:
 
 
 def _written(cache: Path, python: str) -> Path:
-    """The script, named by what it starts, so that runs in several environments do not meet. It is always complete."""
+    """Write the script. Its name depends on what it starts, so runs in different environments do not collide. It is
+    replaced as a whole, so nobody sees a partial script."""
     text = SCRIPT.format(python=python)
     script = cache / "workers" / sha256(text.encode()).hexdigest()[:16] / "python"
     if not script.exists():

@@ -1,17 +1,17 @@
 """The lake: tables that Spark writes exactly once and that anybody can read. See ``docs/lake.md``.
 
-Executors write Parquet files with Arrow; the driver then makes them part of the table in one step that also remembers
-which batch of which query they were. So a batch that is done again after a crash is recognised, and files of attempts
-that died are never part of the table.
+Executors write Parquet files with Arrow. Then the driver makes them part of the table, in one step that also records
+the query and the batch. So a batch that is repeated after a crash is recognised, and files of attempts that died never
+become part of the table.
 
-Where tables are, and what they are made of, is the room ``weft.lake``. Read in this order:
+The room ``weft.lake`` knows where tables are and what they are made of. Read in this order:
 
-- ``writing``: Arrow batches to sorted, partitioned Parquet files, a task's share.
-- ``table``: what a table can do; ``delta``, ``iceberg`` and ``parquet`` do it, each with its own way to commit.
+- ``writing``: writes a task's Arrow batches to sorted, partitioned Parquet files.
+- ``table``: what a table can do; ``delta``, ``iceberg`` and ``parquet`` implement it, each with its own way to commit.
 - ``staging``: both halves of a write; ``source`` is ``format("weft-lake")``, ``streams`` starts queries with it,
   ``upsert`` keeps tables of current state.
-- ``deciding``: two tables of one query. ``evolution``: tables that grow with a schema.
-- ``compaction``: small files to large ones, and files that nobody needs.
+- ``deciding``: two tables that one query writes. ``evolution``: tables that grow with a schema.
+- ``compaction``: merges small files into large ones, and removes files that nobody needs.
 """
 
 from weft.lake.address import TableError

@@ -1,5 +1,5 @@
-"""Small files to large ones: which belong together (pure), and rewriting them on executors. And removing files that
-nobody needs any longer: those that compaction replaced, and those that dead attempts left behind."""
+"""Merging small files into large ones: choosing files that belong together (pure), and rewriting them on executors.
+Also removing files that nobody needs any longer: those that compaction replaced, and those of dead attempts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from weft.pipelines.lake.writing import FileWriter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUERY: Final = "compact"  # in names of files, in the place of a query's name
-LAKE_BATCH_S_MAX: Final = 7 * 86_400  # no batch runs longer; files that may belong to a running one are left so long
-SMALL_SHARE: Final = 0.75  # of the target: a larger file is left as it is
+QUERY: Final = "compact"  # stands for the query in names of files
+LAKE_BATCH_S_MAX: Final = 7 * 86_400  # no batch runs longer, so files this old cannot belong to a running one
+SMALL_SHARE: Final = 0.75  # of the target size: a file above this is left as it is
 
 
 # --- small files to large ones ---------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ class Bin:
 
 
 def plan(files: Sequence[DataFile], target_bytes: int) -> list[Bin]:
-    """Small neighbours of a partition, together up to the target. Names sort by query and batch: so by time."""
+    """Group small neighbouring files of a partition up to the target. Names sort by query and batch, so by time."""
     partitions: dict[tuple[tuple[str, str | None], ...], list[DataFile]] = {}
     for file in sorted(files, key=lambda each: each.path):
         if file.size_bytes < target_bytes * SMALL_SHARE:
@@ -68,8 +68,8 @@ def _worth_it(files: Sequence[DataFile]) -> Iterator[Bin]:
 def rewrite(
     spark: SparkSession, table: Table, bins: Sequence[Bin], columns: pa.Schema | None = None
 ) -> list[WrittenFile]:
-    """The rows of each bin in a new file, not yet part of the table; a task per bin. ``columns``: with these, which
-    the table is to have; unset: with those that it has."""
+    """Write the rows of each bin to a new file that is not yet part of the table; a task per bin. ``columns``: the
+    columns of the new files; unset: those that the table has."""
     if not bins:
         return []
     settings, schema = table.settings, columns_of(table.schema()) if columns is None else columns
@@ -85,7 +85,7 @@ def rewrite(
 
 
 def rewrite_bin(settings: TableSettings, schema: pa.Schema, together: Bin, token: str) -> list[WrittenFile]:
-    """On an executor: one bin."""
+    """Rewrite one bin; runs on an executor."""
     store = settings.store()
     rows = (batch for file in together.files for batch in file_rows(store, schema, file))
     attempt = Attempt(QUERY, 0, 0, token)
@@ -96,12 +96,12 @@ def rewrite_bin(settings: TableSettings, schema: pa.Schema, together: Bin, token
 
 
 def vacuum(table: Table, *, now_s: float, grace_s: float) -> list[str]:
-    """Remove what the table has no use for since ``grace_s``, and nothing of a batch that may be running."""
+    """Remove files that the table has not needed for ``grace_s``, but none of a batch that may be running."""
     store = table.settings.store()
     queries = {batch[0] for path in table.forget(now_s, grace_s) if (batch := batch_of(path))}
     committed = {query: table.committed(query) for query in queries}
-    # Looked for once more, now that it is known which batches are in: a batch that was committed between a listing and
-    # that knowledge would have its own files taken for those of a dead attempt.
+    # List files again, now that we know which batches are committed. Otherwise, if a batch was committed between the
+    # first listing and the look at batches, its own files would be taken for those of a dead attempt.
     removed = []
     for path in table.forget(now_s, grace_s):
         facts = store.facts(path)
@@ -114,8 +114,8 @@ def vacuum(table: Table, *, now_s: float, grace_s: float) -> list[str]:
 def is_dead(path: str, written_s: float, committed: Mapping[str, int | None], now_s: float) -> bool:
     """Whether nobody will ask for a file that is not part of the table.
 
-    A batch that is in the table needs no other files. Those of a later batch may be on their way in; so may be files
-    of compactions and of other programs, whose names say nothing. They are left until no batch can run that long.
+    A batch that is in the table needs no other files. Files of a later batch may be about to be committed, and so may
+    files of compactions and of other programs, whose names say nothing. They stay until no batch can run that long.
     """
     batch = batch_of(path)
     last = None if batch is None else committed.get(batch[0])

@@ -1,11 +1,11 @@
-"""Two tables that one query fills: each event is in one of them, once, whatever happens to the driver.
+"""Two tables that one query writes: each event is in exactly one of them, once, whatever happens to the driver.
 
-Tasks write files of both tables. Then the driver decides: it writes down which files the batch is made of, before it
-commits either table. Commits know (query, batch), so doing them again changes nothing. A driver that comes back after
-a crash finds the decision and keeps to it, although the batch may come out differently the second time.
+Tasks write files of both tables. Then the driver decides: it records which files make up the batch, before it commits
+to either table. Commits know (query, batch), so repeating them changes nothing. A driver that comes back after a crash
+finds the decision and follows it, although the batch might turn out differently the second time.
 
-``Pair`` keeps decisions beside the first table, where also those find them who have lost the checkpoint: the last one
-of each query. One of two drivers at the same batch wins.
+``Pair`` keeps each query's last decision beside the first table, where it is found even if the checkpoint is lost. If
+two drivers work on the same batch, one wins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from weft.lake.settings import TableSettings
 from weft.lake.store import Content
 from weft.pipelines.lake.table import Table, TableChanged, open_table
 
-DECISIONS: Final = "_weft_batches"  # hidden from readers of any format, and no marker of one
+DECISIONS: Final = "_weft_batches"  # hidden from readers of every format, and not mistaken for a format's own directory
 SUFFIX: Final = ".json"
 
 
@@ -40,8 +40,8 @@ class Staged(NamedTuple):
 
 
 class _DecidedFile(msgspec.Struct, frozen=True):
-    """A file as a decision names it. Ranges of its columns are left out: readers cannot skip a file without them, and
-    only a batch that crashed is committed from here."""
+    """A file as a decision names it. Ranges of its columns are left out. Readers cannot skip a file without ranges, but
+    only a batch whose driver crashed is committed from here."""
 
     path: str
     size_bytes: int
@@ -78,7 +78,7 @@ def _staged(tables: tuple[list[_DecidedFile], list[_DecidedFile]]) -> Staged:
 
 
 def is_usable(table: Table, files: Iterable[WrittenFile], query: str, batch: int) -> bool:
-    """Whether a decision about this table can still be kept to: it is carried out, or its files are there."""
+    """Whether a decision about this table can still be followed: it is carried out, or its files are there."""
     last = table.committed(query)
     if last is not None and last >= batch:
         return True
@@ -97,14 +97,14 @@ class Pair:
         return open_table(self.first), open_table(self.second)
 
     def finish(self) -> None:
-        """Carry out what any query has decided and not finished: before somebody looks how far the tables have come,
-        and before their columns change, for decided files have those of then."""
+        """Carry out what any query has decided but not finished. Call this before looking how far the tables are, and
+        before changing their columns, because decided files have the old columns."""
         for query in list(self._queries()):
             if (found := self._read(query)) is not None:
                 self._carry_out(query, found[0])
 
     def is_done(self, query: str, batch: int) -> bool:
-        """Whether this batch is in the tables; what was decided about it is carried out first."""
+        """Whether this batch is in the tables; an existing decision about it is carried out first."""
         found = self._read(query)
         if found is None or found[0].batch < batch:
             return False
@@ -115,7 +115,7 @@ class Pair:
         return self._carry_out(query, found[0])
 
     def commit(self, query: str, batch: int, staged: Staged) -> None:
-        """Decide on these files and make them part of the tables; or keep to what another driver has just decided."""
+        """Decide on these files and make them part of the tables; or follow what another driver has just decided."""
         store = open_table(self.first).settings.store()
         found = self._read(query)
         decision = msgspec.json.encode(_Decision(batch, _decided(staged)))
@@ -127,7 +127,7 @@ class Pair:
             raise TableChanged("another driver writes the same batch, and its files are gone", batch=batch)
 
     def _carry_out(self, query: str, decision: _Decision) -> bool:
-        """False if that cannot be: its files are gone, and the batch has to be written again."""
+        """Carry out a decision. False if its files are gone: then the batch has to be written again."""
         if not self._can_keep_to(query, decision):
             return False
         self._commit_files(query, decision.batch, _staged(decision.files))

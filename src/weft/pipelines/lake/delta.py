@@ -1,7 +1,7 @@
 """Delta tables by ``deltalake``: no jar. Any Delta reader sees whole batches and nothing else.
 
-A batch is one commit of the Delta log, with the query's id and batch number as an application transaction: Delta
-refuses a second one, also when two drivers race for it. ``statistics`` in the log let readers skip files.
+A batch is one commit of the Delta log, with the query's id and batch number as an application transaction. Delta
+refuses a second commit of the same batch, even if two drivers race. Statistics in the log let readers skip files.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-# Two compactions that take the same file would both succeed: Delta checks that for its own operations only. So all
-# our replacements count up this transaction, and Delta lets one of two win.
+# Two compactions that replace the same file would both succeed, because Delta checks for that only in its own
+# operations. So each of our replacements increments this transaction, and of two at once Delta lets only one win.
 REPLACING: Final = "weft.replace"
 
 
@@ -56,7 +56,7 @@ class DeltaLake(DeltaFiles):
 
     @property
     def takes_wider_types(self) -> bool:
-        return False  # deltalake does not write tables with Delta's own feature for it
+        return False  # deltalake cannot write tables that use Delta's type widening
 
     def grow(self, schema: StructType) -> None:
         table = self.load()
@@ -78,7 +78,7 @@ class DeltaLake(DeltaFiles):
         try:
             table.create_write_transaction(
                 [self._added(file, now_ms, changes_data=False) for file in added],
-                mode="overwrite",  # removes all that this version of the table has
+                mode="overwrite",  # removes all files of this version of the table
                 schema=Schema.from_json(nullable(schema).json()),
                 partition_by=table.metadata().partition_columns,
                 commit_properties=CommitProperties(app_transactions=[Transaction(REPLACING, _next(table))]),
@@ -102,7 +102,7 @@ class DeltaLake(DeltaFiles):
             added = [self._added(file, now_ms, changes_data=True) for file in files]
             self._write(table, added, Transaction(query, batch))
         except CommitFailedError as error:
-            # A driver that was taken for dead may have committed the same batch a moment ago.
+            # A driver that was believed dead may have committed the same batch a moment ago.
             if _has(self.load(), query, batch):
                 return False
             raise TableChanged(f"Delta refused batch {batch}: {error}", table=self.settings.path) from None
@@ -113,7 +113,7 @@ class DeltaLake(DeltaFiles):
         self._check_there(table, removed)
         now_ms = _now_ms()
         actions: list[AddAction | RemoveAction] = [self._added(file, now_ms, changes_data=False) for file in added]
-        # Files with nothing in their place are rows that went; else followers of the table need not look again.
+        # If nothing replaces the files, rows are gone. Otherwise rows are the same: followers can ignore the change.
         actions += [RemoveAction(file.path, not added, now_ms, file.size_bytes) for file in removed]
         try:
             self._write(table, actions, Transaction(REPLACING, _next(table)))
@@ -121,9 +121,9 @@ class DeltaLake(DeltaFiles):
             raise TableChanged(f"Delta refused to replace files: {error}", table=self.settings.path) from None
 
     def merge(self, rows: pa.Table, keys: Sequence[str], order_by: Sequence[str], query: str, batch: int) -> bool:
-        """Put rows in the place of those with the same keys that they are later than; False if that was done already.
+        """Insert rows with new keys, and replace rows with the same keys that are earlier; False if that was done already.
 
-        It counts as a replacement too: what compaction took meanwhile is not brought back.
+        The merge counts as a replacement, so it and a compaction of the same files cannot both succeed.
         """
         table = self.load()
         if _has(table, query, batch):
@@ -146,7 +146,7 @@ class DeltaLake(DeltaFiles):
         return True
 
     def forget(self, now_s: float, grace_s: float) -> list[str]:
-        del now_s  # Delta looks at the clock itself
+        del now_s  # Delta reads the clock itself
         hours = ceil(grace_s / 3600)
         found = self.load().vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
         return list(dict.fromkeys(found))
@@ -186,7 +186,7 @@ def _now_ms() -> int:
 
 def _has(table: DeltaTable, query: str, batch: int) -> bool:
     last = table.transaction_version(query)
-    return last is not None and last >= batch  # the first batch is 0, which is not "none"
+    return last is not None and last >= batch  # batch 0 is a batch: compare with None
 
 
 def _next(table: DeltaTable) -> int:
@@ -199,7 +199,7 @@ def _name(column: str) -> str:
 
 
 def _later(order_by: Sequence[str]) -> str:
-    """SQL for: the source's row comes after the target's, comparing the first column that differs."""
+    """SQL that says: the source's row is later than the target's, by the first column in which they differ."""
     later, same = [], ""
     for name in map(_name, order_by):
         later.append(f"({same}source.{name} > target.{name})")

@@ -1,7 +1,7 @@
-"""Tables that grow with their schema: columns are added, types widened, and everything else is refused beforehand.
+"""Tables that grow with their schema: columns are added and types widened; every other change is refused in advance.
 
-New columns, and new fields of structs, cost nothing: rows that are there have null. Wider types are a note in an
-Iceberg table. Readers of Delta and Parquet want one type in all files, so there the files are written again.
+New columns, and new fields of structs, cost nothing: existing rows have null there. In an Iceberg table, a wider type
+is only an entry in the metadata. Readers of Delta and Parquet want one type in all files, so all files are rewritten.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from weft.schema.arrow_types import is_same_files, sql_name, wider
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-UNUSABLE: Final = re.compile(r"[ ,;{}()=.`\x00-\x1f]")  # what Delta, Iceberg or Spark cannot have in a column's name
+UNUSABLE: Final = re.compile(r"[ ,;{}()=.`\x00-\x1f]")  # not allowed in a column's name by Delta, Iceberg or Spark
 
 
 def combined(there: pa.Schema, wanted: pa.Schema) -> pa.Schema:
-    """The table's columns, wide enough for both, and then those that it lacks; TableError. Pure."""
+    """The table's columns, wide enough for both schemas, then the columns that it lacks. Raises TableError. Pure."""
     fields: dict[str, pa.DataType] = {each.name: each.type for each in there}
     known = {name.casefold(): name for name in fields}
     for each in wanted:
@@ -50,7 +50,7 @@ def combined(there: pa.Schema, wanted: pa.Schema) -> pa.Schema:
 
 
 def _unusable(column: pa.Field) -> str | None:
-    """The name, of the column or within it, that no table can have."""
+    """The name of the column, or of a field in it, that no table can have; None if all are fine."""
     if UNUSABLE.search(column.name):
         return str(column.name)
     kind = column.type
@@ -74,8 +74,8 @@ def grown(narrow: pa.DataType, wide: pa.DataType) -> pa.DataType:
 
 
 def evolve(spark: SparkSession, table: Table, wanted: pa.Schema, say: Callable[[str], None]) -> pa.Schema:
-    """Make room in a table for these columns; what it then has. TableError, before anything is changed, if it cannot
-    be; TableChanged if others keep changing it."""
+    """Make room in a table for these columns; return the columns that it then has. TableError, before anything is
+    changed, if that is impossible; TableChanged if others keep changing the table."""
     for _ in range(LAKE_COMMIT_ATTEMPTS - 1):
         try:
             return _evolved(spark, table, wanted, say)
@@ -106,7 +106,7 @@ def _evolved(spark: SparkSession, table: Table, wanted: pa.Schema, say: Callable
 
 
 def _widen(spark: SparkSession, table: Table, target: pa.Schema, say: Callable[[str], None]) -> None:
-    """Write all files again with the wider types, and swap them together with the table's columns."""
+    """Rewrite all files with the wider types, and swap them in together with the table's new columns."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     there = columns_of(table.schema())
@@ -124,9 +124,9 @@ def _widen(spark: SparkSession, table: Table, target: pa.Schema, say: Callable[[
         if table.widen(from_arrow_schema(target), files, added):
             break
         known = {file.path for file in files}
-        more = [file for file in table.files() if file.path not in known]  # others added them meanwhile
+        more = [file for file in table.files() if file.path not in known]  # files that others added meanwhile
     else:
         raise TableChanged("others keep adding files to the table", table=table.settings.path)
     written = {file.path for file in added}
-    if late := [file for file in table.files() if file.path not in written]:  # of others, who added them meanwhile
+    if late := [file for file in table.files() if file.path not in written]:  # files that others added
         table.replace(late, rewrite(spark, table, [Bin((file,)) for file in late], target))

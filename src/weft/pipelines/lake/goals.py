@@ -1,8 +1,8 @@
-"""What a table is kept to: how fresh it is, how large its files are, and how much work that may cost. Pure.
+"""A table's goals: how fresh it is, how large its files are, and how much work that may cost. Pure.
 
-Small batches make a table fresh, and its files small; compaction makes files large again. So from the one goal follow
-how often a batch begins, which files are worth being written together, and when there is time for it. What cannot be
-met is said.
+Small batches make a table fresh and its files small; compaction makes files large again. So one goal decides how often
+a batch begins, which files are worth merging, and when there is time for that. If a goal cannot be met, the run says
+so.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from weft.pipelines.lake.compaction import QUERY, SMALL_SHARE, Bin, plan
 
 FRESHNESS_S_MIN: Final = 0.5  # a batch has a floor of some 200 ms
 FRESHNESS_S_MAX: Final = 86_400.0
-TRIGGER_SHARE: Final = 0.5  # of the freshness, for waiting; the rest is for the batch itself
+TRIGGER_SHARE: Final = 0.5  # the part of the freshness spent waiting; the rest is for the batch itself
 BIN_FILES_MIN: Final = 8  # fewer are worth it only if they make a whole file
-BEHIND_BATCHES: Final = 5  # in a row, before it is said: one can always be slow
-BEHIND_PASSES: Final = 3  # as above, of compaction
-LATE_AFTER_S: Final = 3600.0  # a day takes rows for so long after its end without a word
+BEHIND_BATCHES: Final = 5  # slow batches in a row before the run says so: a single one can always be slow
+BEHIND_PASSES: Final = 3  # the same for passes of compaction
+LATE_AFTER_S: Final = 3600.0  # how long after a day's end its rows do not count as late
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One table's. ``share`` is of the time that passes: the rest is the writer's alone."""
+    """The goal of one table. ``share`` is the part of the time that upkeep may take; the rest belongs to the writer."""
 
     file_bytes: int
     freshness_s: float | None = None
@@ -34,16 +34,16 @@ class Goal:
 
 
 def trigger_ms(freshness_s: float) -> int:
-    """How often a batch begins: an event waits and is written within the goal, in as few files as that allows."""
+    """How often a batch begins: rarely, for few files, but often enough that an event is written within the goal."""
     return max(int(freshness_s * TRIGGER_SHARE * 1000), 1)
 
 
 def worthwhile(files: Sequence[DataFile], file_bytes: int) -> list[Bin]:
-    """Which files to write together now.
+    """Which files to merge now.
 
-    A file that is almost whole is not written again for a few rows more: a bin is worth it if it makes a file of the
-    wanted size, or if it is many files of which none has half of its bytes. So each byte is written again at most as
-    often as the size of files can double.
+    A file that is almost full is not rewritten for a few more rows. A bin is worth merging if it makes a file of the
+    wanted size, or if it has many files and none of them has half of its bytes. So a byte is rewritten at most as often
+    as its file's size can double.
     """
     return [each for each in plan(files, file_bytes) if _is_worth_it(each, file_bytes)]
 
@@ -56,12 +56,12 @@ def _is_worth_it(each: Bin, file_bytes: int) -> bool:
 
 
 def rest_s(worked_s: float, share: float) -> float:
-    """How long to leave the table alone after work that took so long, to keep within the share."""
+    """How long to leave the table alone after this much work, to stay within the share."""
     return worked_s * (1 / share - 1)
 
 
 class Freshness:
-    """Whether batches are quick enough, and whether that has to be said."""
+    """Watches whether batches are quick enough, and says so when that changes."""
 
     def __init__(self, goal_s: float) -> None:
         self._goal_s = goal_s
@@ -69,7 +69,7 @@ class Freshness:
         self._is_behind = False
 
     def take(self, batch_s: float) -> str | None:
-        """Of a batch with rows in it; a sentence, when that changes."""
+        """Record how long a batch with rows took; return a sentence when things have changed."""
         age_s = batch_s + self._goal_s * TRIGGER_SHARE
         self._slow = self._slow + 1 if age_s > self._goal_s else 0
         if self._is_behind != (self._slow >= BEHIND_BATCHES) and self._slow in (0, BEHIND_BATCHES):
@@ -84,7 +84,7 @@ class Freshness:
 
 
 class Sizes:
-    """Whether compaction keeps up, and whether that has to be said."""
+    """Watches whether compaction keeps up, and says so when it does not."""
 
     def __init__(self, share: float) -> None:
         self._share = share
@@ -92,7 +92,7 @@ class Sizes:
         self._growing = 0
 
     def take(self, waiting_bytes: int) -> str | None:
-        """After a pass: how much is worth being compacted and had no time; a sentence, when that grows and grows."""
+        """After a pass, record how much is still worth compacting; return a sentence if that keeps growing."""
         self._growing = self._growing + 1 if waiting_bytes > self._last else 0
         self._last = waiting_bytes
         if self._growing != BEHIND_PASSES:
@@ -104,7 +104,7 @@ class Sizes:
 
 
 def late_files(files: Iterable[DataFile], known: Collection[str], column: str, now_s: float) -> list[DataFile]:
-    """Those that a writer has added since to days that were over. What compaction wrote is not new."""
+    """Files not in ``known`` that a writer added to days that were already over. Compaction's files do not count."""
     today = (datetime.fromtimestamp(now_s, UTC) - timedelta(seconds=LATE_AFTER_S)).date().isoformat()
     return [
         file

@@ -68,7 +68,7 @@ class IcebergLake(IcebergFiles):
                 for name in wanted.partition_by:
                     spec.add_identity(name)
         except (TableAlreadyExistsError, CommitFailedException):
-            pass  # another query was first
+            pass  # another query created it first
 
     def partition_by(self) -> tuple[str, ...]:
         return tuple(field.name for field in self._load().spec().fields)
@@ -103,7 +103,7 @@ class IcebergLake(IcebergFiles):
         for _ in range(LAKE_COMMIT_ATTEMPTS):
             table = self._load()
             last = _committed(table, query)
-            if last is not None and last >= batch:  # the first batch is 0, which is not "none"
+            if last is not None and last >= batch:  # batch 0 is a batch: compare with None
                 return False
             try:
                 with table.transaction() as transaction:
@@ -128,13 +128,13 @@ class IcebergLake(IcebergFiles):
                     for each in parquet_files_to_data_files(table.io, table.metadata, iter(places)):
                         snapshot.append_data_file(each)
             except (CommitFailedException, ValidationException):
-                continue  # somebody else committed: perhaps to add, perhaps to replace the same
+                continue  # somebody else committed: they may have added files, or replaced the same ones
             return
         raise self._crowded()
 
     def forget(self, now_s: float, grace_s: float) -> list[str]:
         table = self._load()
-        with suppress(CommitFailedException):  # a writer was faster: the next time will do
+        with suppress(CommitFailedException):  # a writer was faster: do it next time
             table.maintenance.expire_snapshots().older_than(_first_kept(table, now_s - grace_s)).commit()
         named = self._load().inspect.all_files().column("file_path").to_pylist()
         needed = {self._within(path) for path in named}
@@ -162,8 +162,8 @@ def _committed(table: Loaded, query: str) -> int | None:
 
 
 def _first_kept(table: Loaded, since_s: float) -> datetime:
-    """When the snapshot was made that was the table at that time: readers that began then are at its files, however
-    old it is."""
+    """When the snapshot was made that was current at that time. Readers that began then still use its files, however
+    old the snapshot is."""
     since_ms = int(since_s * 1000)
     made_ms = max((each.timestamp_ms for each in table.history() if each.timestamp_ms <= since_ms), default=since_ms)
     return EPOCH + timedelta(milliseconds=made_ms)
@@ -176,7 +176,7 @@ def _metrics(columns: pa.Schema) -> dict[str, str]:
 
 
 def _unmeasured(name: str, kind: pa.DataType) -> Iterator[str]:
-    """The names of columns in and below one that Parquet has no statistics of; pyiceberg would warn for each file."""
+    """This column's or its fields' names for which Parquet has no statistics: pyiceberg would warn for each file."""
     if pa.types.is_map(kind):
         yield from _unmeasured(f"{name}.key", kind.key_type)
         yield from _unmeasured(f"{name}.value", kind.item_type)

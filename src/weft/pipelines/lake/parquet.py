@@ -1,11 +1,13 @@
 """Plain Parquet in directories, for readers that know nothing else: a listing shows exactly the committed rows.
 
-Tasks write hidden files. The driver then puts down a *decision*, which names what is to become visible and what is to
-go, in the place of the query's last one, by compare and set; then it carries it out by moving and removing files. One
-of two drivers at the same batch wins. A decision that was cut short is carried out by the next who opens the table to
-write, and always before the next decision takes its place. While it is carried out, for milliseconds in a directory and
-for a moment per file in a store, a listing shows a part of it: readers who cannot bear that want Delta. (ADR 22, 42)
-``weft.lake.parquet`` has the layout, and reads it.
+Tasks write hidden files. Then the driver writes a *decision*, which names the files that become visible and the files
+that go. It replaces the query's last decision by compare and set, so of two drivers at the same batch one wins. Then
+the driver carries the decision out by moving and removing files. If it is interrupted, the next writer that opens the
+table finishes the job, always before a new decision takes the old one's place.
+
+While a decision is carried out, a listing shows only a part of it: for milliseconds in a directory, for a moment per
+file in a store. Readers that cannot tolerate that should use Delta. (ADR 22, 42) ``weft.lake.parquet`` has the layout,
+and reads it.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-REPLACING: Final = "replace"  # the query of decisions that compaction takes
+REPLACING: Final = "replace"  # stands for the query in compaction's decisions
 
 
 class ParquetLake(ParquetFiles):
@@ -43,7 +45,7 @@ class ParquetLake(ParquetFiles):
 
     @property
     def takes_wider_types(self) -> bool:
-        return False  # who lists files takes the types of one of them
+        return False  # a reader that lists files takes the types from one of them
 
     def grow(self, schema: StructType) -> None:
         was = self._store.read(DESCRIPTION)
@@ -51,7 +53,7 @@ class ParquetLake(ParquetFiles):
             raise TableChanged("somebody else changed the table's columns", table=self.settings.path)
 
     def widen(self, schema: StructType, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> bool:
-        # Files first: if we end in between, the next one finds the old description and does it all again.
+        # Files first: if we are killed in between, the next run finds the old description and repeats everything.
         self.replace(removed, added)
         self.grow(schema)
         return True
@@ -60,13 +62,13 @@ class ParquetLake(ParquetFiles):
         return tuple(self._described()["partition_by"])
 
     def committed(self, query: str) -> int | None:
-        last = self._carried_out(query)  # who hears that a batch is in does not commit it again: so it has to be in
+        last = self._carried_out(query)  # a caller never repeats a batch reported here, so it must be fully in
         return None if last is None else last.decision.batch
 
     def commit(self, files: Sequence[WrittenFile], query: str, batch: int) -> bool:
         for _ in range(LAKE_COMMIT_ATTEMPTS):
             last = self._carried_out(query)
-            if last is not None and last.decision.batch >= batch:  # the first batch is 0, which is not "none"
+            if last is not None and last.decision.batch >= batch:  # batch 0 is a batch: compare with None
                 return False
             if self._decide(query, Decision(batch, [file.path for file in files], []), last):
                 return True
@@ -98,7 +100,7 @@ class ParquetLake(ParquetFiles):
     # --- decisions -------------------------------------------------------------------------------------------------
 
     def _decide(self, query: str, decision: Decision, last: Taken | None) -> bool:
-        """Put a decision in the place of the last one, then carry it out; False if another was faster."""
+        """Replace the last decision by this one, then carry it out; False if another writer was faster."""
         content = None if last is None else last.content
         if not self._store.swap(decision_path(query), msgspec.json.encode(decision), content):
             return False
@@ -106,14 +108,14 @@ class ParquetLake(ParquetFiles):
         return True
 
     def _carried_out(self, query: str) -> Taken | None:
-        """The last decision of a query, which is carried out when this returns."""
+        """Carry out the last decision of a query if that is not done, and return it."""
         taken = self._taken(query)
         if taken is not None:
             self._carry_out(taken.decision)
         return taken
 
     def _carry_out(self, decision: Decision) -> None:
-        # What is replaced goes first: rows that are missing for a moment do less harm than rows seen twice.
+        # Remove replaced files first: rows that are missing for a moment do less harm than rows seen twice.
         for path in decision.removed:
             self._store.remove(path)
         for path in decision.added:

@@ -1,4 +1,4 @@
-"""Between a table and Spark: a table's files as a frame, a frame's columns as a table's."""
+"""Conversions between a table and Spark: a table's files as a frame, and a frame's columns as a table's."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-LAKE_READ_ROWS: Final = 65_536  # read from a file at a time
-LAKE_TASK_BYTES: Final = 128 * MIB  # of files that one task reads from a store, as Spark cuts files
+LAKE_READ_ROWS: Final = 65_536  # rows read from a file at a time
+LAKE_TASK_BYTES: Final = 128 * MIB  # of files that one task reads from a store; the same size as Spark's own
 
 
 def read_files(
     spark: SparkSession, settings: TableSettings, schema: StructType, files: Sequence[DataFile]
 ) -> DataFrame:
-    """The rows of these files, exactly. Spark reads a directory by itself; partitions come from its names."""
+    """The rows of exactly these files. In a directory, Spark reads them itself, and takes partitions from the paths."""
     if not files:
         return spark.createDataFrame([], schema)
     if not settings.address.is_directory:
@@ -37,7 +37,7 @@ def read_files(
 def _from_store(
     spark: SparkSession, settings: TableSettings, schema: StructType, files: Sequence[DataFile]
 ) -> DataFrame:
-    """Spark has no jar for object stores, and needs none: tasks read the files themselves, as they write them."""
+    """Read files from an object store. Spark needs no jar for that: tasks read the files themselves."""
     return map_files(spark, settings, columns_of(schema), files, iter, schema)
 
 
@@ -50,7 +50,7 @@ def map_files(
     made: StructType,
     task_bytes: int = LAKE_TASK_BYTES,
 ) -> DataFrame:
-    """What tasks make of the rows of these files, which they read themselves."""
+    """Apply a function to the rows of these files, which the tasks read themselves."""
     tasks = shares(files, task_bytes)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -63,7 +63,7 @@ def map_files(
 
 
 def shares(files: Sequence[DataFile], size_bytes: int) -> list[list[DataFile]]:
-    """Files in their order, together up to this size. Pure."""
+    """Group files, in their order, up to this size. Pure."""
     found: list[list[DataFile]] = []
     left = 0
     for file in files:
@@ -76,8 +76,8 @@ def shares(files: Sequence[DataFile], size_bytes: int) -> list[list[DataFile]]:
 
 
 def file_rows(store: Store, schema: pa.Schema, file: DataFile) -> Iterator[pa.RecordBatch]:
-    """A file's rows with all columns of the table: those it is partitioned by are not in the file itself, and those
-    that the table has got since are null."""
+    """A file's rows with all columns of the table. The partition columns are not in the file itself, and columns that
+    the table got later are null."""
     with closing(store.reader(file.path)) as source, pq.ParquetFile(source) as stored:
         for batch in stored.iter_batches(batch_size=LAKE_READ_ROWS):
             columns = [
@@ -92,14 +92,14 @@ def file_rows(store: Store, schema: pa.Schema, file: DataFile) -> Iterator[pa.Re
 
 
 def nullable(schema: StructType) -> StructType:
-    """The same columns, all of which may be null: what a column is today need not be what it is next year."""
+    """The same columns, all nullable: a column that is never null today may have nulls next year."""
     from pyspark.sql.types import StructField, StructType
 
     return StructType([StructField(each.name, each.dataType, nullable=True) for each in schema])
 
 
 def columns_of(schema: StructType) -> pa.Schema:
-    """A frame's columns in Arrow, as tables have them. Times are UTC, whatever the session's zone."""
+    """A frame's columns as Arrow types for a table. Times are in UTC, whatever the session's zone."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(nullable(schema), timezone="UTC")

@@ -1,7 +1,7 @@
 """``format("weft-lake")``: a Spark data source that only writes, batch and streaming.
 
 The driver prepares the table when a write begins, executors write files, and the driver commits them once for each
-(query, batch). A query is known by Spark's own id, which the checkpoint keeps: a new checkpoint is a new query.
+(query, batch). A query is identified by Spark's own id, which is in the checkpoint: a new checkpoint is a new query.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """A streaming query: the id and the batch number are Spark's, and the same when a batch is done again."""
+    """A streaming query: the id and the batch number are Spark's, and stay the same when a batch is repeated."""
 
     def __init__(self, settings: TableSettings, schema: StructType) -> None:
         self._settings = settings

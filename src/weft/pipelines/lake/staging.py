@@ -26,24 +26,25 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 METADATA: Final = "metadata"  # Spark's file in a checkpoint
-PREPARED_MAX: Final = 64  # tables that the queries of one driver write
+PREPARED_MAX: Final = 64  # how many tables the queries of one driver write
 
 
 class QueryMetadata(msgspec.Struct, frozen=True):
-    """What Spark writes there."""
+    """The content of that file."""
 
     id: str
 
 
 def prepare(settings: TableSettings, schema: StructType) -> None:
-    """Before anything is written: the table is there, and rows of this schema fit into it."""
+    """Call this before writing: makes the table if there is none, and checks that rows of this schema fit into it."""
     stored_schema(settings, columns_of(schema))
     ensure(open_table(settings), schema)
 
 
 @lru_cache(maxsize=PREPARED_MAX)
 def _prepare_once(settings: TableSettings, schema: str) -> None:
-    """A query's batches are all alike: looking at the table again for each would cost more than the commit."""
+    """Prepare once per query: its batches are all alike, and looking at the table for each would cost more than the
+    commit."""
     from pyspark.sql.types import StructType
 
     prepare(settings, StructType.fromJson(json.loads(schema)))
@@ -52,7 +53,7 @@ def _prepare_once(settings: TableSettings, schema: str) -> None:
 def write_files(
     settings: TableSettings, schema: pa.Schema, query: str, batch: int, batches: Iterable[pa.RecordBatch]
 ) -> list[WrittenFile]:
-    """On an executor: this task's share of a batch as files, not yet part of the table."""
+    """Runs on an executor: writes this task's share of a batch as files that are not yet part of the table."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -63,7 +64,7 @@ def write_files(
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Rows that a task makes itself from its input, so they need not pass through Spark. Pickled to executors."""
+    """How a task makes rows from its input, so that the rows need not pass through Spark. Pickled to executors."""
 
     schema: StructType
     make: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -98,9 +99,9 @@ def append_batch(
 
 
 def query_id(checkpoint: Path | str) -> str:
-    """Within ``foreachBatch``: the query's id, as Spark keeps it in its checkpoint from before the first batch on.
+    """For ``foreachBatch``: the query's id, which Spark writes into the checkpoint before the first batch.
 
-    Spark knows it otherwise only in its JVM, which a Spark Connect client does not reach.
+    Elsewhere Spark has it only in its JVM, which a Spark Connect client cannot reach.
     """
     metadata = Path(checkpoint) / METADATA
     try:

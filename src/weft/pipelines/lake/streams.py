@@ -1,4 +1,4 @@
-"""Streaming queries that write tables, and reading tables: what pipelines use."""
+"""For pipelines: streaming queries that write tables, and reading tables."""
 
 from __future__ import annotations
 

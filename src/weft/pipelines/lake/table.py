@@ -1,7 +1,7 @@
-"""What a table can do, whatever its format. ``open_table`` gives the one that settings name.
+"""What a table can do, whatever its format. ``open_table`` opens the table that settings name.
 
-A batch of a query is committed once: ``commit`` remembers (query, batch) in the same step that makes the files part of
-the table, so a batch that a restarted driver writes again changes nothing. ``replace`` swaps files for others with the
+A batch of a query is committed once. ``commit`` records (query, batch) in the same step that makes the files part of
+the table, so if a restarted driver writes a batch again, nothing changes. ``replace`` swaps files for others with the
 same rows (or fewer, on purpose) and never touches what was committed meanwhile.
 """
 
@@ -26,46 +26,46 @@ class TableChanged(TableError):
 
 class Table(TableFiles, Protocol):
     def schema(self) -> StructType:
-        """Its columns, partitions included; TableError if there is no table."""
+        """The table's columns, partition columns included; TableError if there is no table."""
 
     def create(self, schema: StructType) -> None:
         """Make an empty table if there is none."""
 
     def partition_by(self) -> tuple[str, ...]:
-        """The columns that make its partitions."""
+        """The columns that the table is partitioned by."""
 
     @property
     def takes_wider_types(self) -> bool:
-        """Whether ``grow`` also takes wider types; else ``widen`` does, with new files."""
+        """Whether ``grow`` also accepts wider types; otherwise ``widen`` does that, with new files."""
 
     def grow(self, schema: StructType) -> None:
-        """Give the table these columns: those that it has, and more, also within structs. Files stay as they are."""
+        """Give the table these columns: all that it has, and more, also within structs. Files are not changed."""
 
     def widen(self, schema: StructType, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> bool:
-        """Give its columns wider types, and swap all files for others that have them. False, and nothing is changed,
-        if the table has got more files meanwhile and they would be lost; TableChanged if one of these is gone."""
+        """Give the columns wider types, and swap all files for new ones with these types. False, with nothing changed,
+        if the table got more files meanwhile, which would be lost; TableChanged if one of ``removed`` is gone."""
 
     def place(self, path: str) -> str:
         """Where in the table a task writes the file that is to be at ``path`` once it is committed."""
 
     def committed(self, query: str) -> int | None:
-        """The last batch of a query that is in the table. Batch 0 is one: compare with None."""
+        """The last batch of a query that is in the table, or None. Batch 0 is a batch: compare with None."""
 
     def commit(self, files: Sequence[WrittenFile], query: str, batch: int) -> bool:
-        """Make files part of the table; False if this batch, or a later one, is in it already."""
+        """Make files part of the table; False if this batch, or a later one, is already in it."""
 
     def replace(self, removed: Sequence[DataFile], added: Sequence[WrittenFile]) -> None:
-        """Swap files for others in one step; TableChanged if one of them is gone."""
+        """Swap files for others in one step; TableChanged if one of ``removed`` is gone."""
 
     def forget(self, now_s: float, grace_s: float) -> list[str]:
         """Forget history older than ``grace_s``; return paths of files on disk that the table then no longer needs."""
 
     def read(self, spark: SparkSession, files: Sequence[DataFile] | None = None) -> DataFrame:
-        """Its current rows, or those of some of its files."""
+        """The table's current rows, or those of some of its files."""
 
 
 def open_table(settings: TableSettings) -> Table:
-    """The table's own kind; nothing is read or made yet. Formats are imported when they are used."""
+    """The table in the class of its format; nothing is read or created yet. Formats are imported when they are used."""
     match settings.format:
         case TableFormat.DELTA:
             from weft.pipelines.lake.delta import DeltaLake
@@ -103,7 +103,7 @@ def ensure(table: Table, schema: StructType) -> None:
 
 
 def check_columns(table: Table, needed: Iterable[str]) -> None:
-    """TableError unless the table has these columns, which tables of raw events have."""
+    """Raise TableError unless the table has these columns, which tables of raw events have."""
     known = table.schema().names
     if missing := [name for name in needed if name not in known]:
         settings = table.settings
@@ -113,7 +113,7 @@ def check_columns(table: Table, needed: Iterable[str]) -> None:
 
 
 def check_partitions(table: Table) -> None:
-    """TableError if the table that is there is partitioned otherwise than the settings say."""
+    """Raise TableError if the existing table is not partitioned as the settings say."""
     if (by := table.partition_by()) != table.settings.partition_by:
         raise TableError(
             "the table is partitioned otherwise",

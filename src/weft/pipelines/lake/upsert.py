@@ -1,7 +1,7 @@
-"""Tables of current state: one row per key, the latest. Delta only: the others cannot change rows without rewriting.
+"""Tables of current state: the latest row of each key. Delta only: other formats would have to rewrite files.
 
-Each batch becomes one merge, committed with the query's id and batch number: a batch done again changes nothing. The
-changed rows of a batch pass through the driver, so this is for states (devices, objects), not for events.
+Each batch becomes one merge, committed with the query's id and batch number, so repeating a batch changes nothing. The
+changed rows of a batch pass through the driver, so this is for state (devices, objects), not for events.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def upsert_stream(
 def upsert_batch(
     rows: DataFrame, table: TableSettings, *, keys: Sequence[str], order_by: Sequence[str], query: str, batch: int
 ) -> bool:
-    """One batch of it, for a ``foreachBatch`` of one's own; False if it was in the table already."""
+    """Merge one batch, for callers with their own ``foreachBatch``; False if it was in the table already."""
     from weft.pipelines.lake.delta import DeltaLake
 
     check_layout(table, rows.columns, keys, order_by)
@@ -58,7 +58,7 @@ def upsert_batch(
 
 
 def latest(rows: DataFrame, keys: Sequence[str], order_by: Sequence[str]) -> DataFrame:
-    """Of each key the row that is greatest by ``order_by``."""
+    """For each key, the row that is greatest by ``order_by``."""
     from pyspark.sql import functions as f
 
     columns = rows.columns
@@ -67,7 +67,7 @@ def latest(rows: DataFrame, keys: Sequence[str], order_by: Sequence[str]) -> Dat
 
 
 def check_layout(table: TableSettings, columns: Sequence[str], keys: Sequence[str], order_by: Sequence[str]) -> None:
-    """Refuse what cannot be merged."""
+    """Refuse a table that cannot be merged into."""
     if table.format is not TableFormat.DELTA:
         raise TableError("a table of current state has to be a Delta table", table=table.path, format=table.format)
     if not keys or not order_by:

@@ -1,7 +1,8 @@
-"""Arrow batches to Parquet files, one task's share: buffered, sorted, split by partition, measured.
+"""Writes one task's share of Arrow batches to Parquet files: buffered, sorted, split by partition, with statistics.
 
-Rows are gathered to a row group's worth, ordered by partition and by ``sort_by``, and each partition's stretch goes to
-its own file. Within a row group rows are sorted, so that its statistics let readers skip it. No step is per row.
+Rows are collected until they fill a row group, and ordered by partition and ``sort_by``. Then each partition's rows go
+to that partition's file. Rows are sorted within a row group, so that readers can skip groups by their statistics. No
+step handles single rows.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from weft.limits import MIB, TOPIC_BYTES_MAX
 
 LAKE_GROUP_BYTES: Final = 64 * MIB  # of Arrow in one row group, held and sorted by a task: 300,000 rows of 221 bytes
 LAKE_GROUP_ROWS: Final = 1_000_000  # however small the rows are
-LAKE_OPEN_FILES_MAX: Final = 256  # partitions a task writes at a time; with more, files are closed early and small
+LAKE_OPEN_FILES_MAX: Final = 256  # partitions that a task writes at a time; beyond that, files are closed early
 LAKE_STATISTIC_CHARS_MAX: Final = TOPIC_BYTES_MAX  # of a text's least and most value in the Delta log
 CODEC: Final = "zstd"
-CODEC_LEVEL: Final = 1  # the quickest: writing is what takes longest, and payloads are often compressed already
+CODEC_LEVEL: Final = 1  # the fastest: writing takes the most time, and payloads are often compressed already
 RANKED_TYPES: Final = "text, dates, whole numbers or booleans"
 
-PLACES_MAX: Final = 1 << 31  # two such numbers, and one with the rows of a group, multiply within 63 bits
+PLACES_MAX: Final = 1 << 31  # two numbers below this, or one and a group's row count, multiply within 63 bits
 
 Places = npt.NDArray[np.int64]
 
@@ -48,7 +49,7 @@ class _OpenFile:
 
 
 class FileWriter:
-    """Writes one attempt's files. ``place`` says where in the table a file is while its batch is not committed."""
+    """Writes one attempt's files. ``place`` says where in the table a file is until its batch is committed."""
 
     def __init__(self, table: TableSettings, schema: pa.Schema, attempt: Attempt, place: Callable[[str], str]) -> None:
         self._table = table
@@ -62,7 +63,7 @@ class FileWriter:
         self._done: list[WrittenFile] = []
 
     def write_all(self, batches: Iterable[pa.RecordBatch]) -> list[WrittenFile]:
-        """Write them and close; the files are durable when this returns."""
+        """Write all batches and close the files; the files are durable when this returns."""
         for group in _groups(batches, self._schema):
             self._write_group(group)
         self._close_all()
@@ -116,7 +117,7 @@ class FileWriter:
 
 
 def stored_schema(table: TableSettings, schema: pa.Schema) -> pa.Schema:
-    """What stands in the files: Hive's and Delta's readers take partitions from elsewhere, Iceberg's from the file."""
+    """The columns in the files. Readers of Hive and Delta find partition values elsewhere, Iceberg's in the file."""
     for name in (*table.partition_by, *table.sort_by):
         if name not in schema.names:
             raise TableError("no such column to lay the table out by", column=name, known=", ".join(schema.names))
@@ -150,7 +151,7 @@ def _groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
 
 
 def _places(group: pa.Table, names: tuple[str, ...]) -> tuple[Places, int]:
-    """For each row a number that orders rows by these columns, the same for the same values; and a bound of it."""
+    """For each row a number that orders the rows by these columns (equal values: equal numbers), and a bound for it."""
     places, count = np.zeros(group.num_rows, dtype=np.int64), 1
     for name in names:
         ranks, more = _ranks(group.column(name))
@@ -162,7 +163,7 @@ def _places(group: pa.Table, names: tuple[str, ...]) -> tuple[Places, int]:
 
 
 def _ranks(column: pa.ChunkedArray) -> tuple[Places, int]:
-    """For each value its place among the different ones; null is the last."""
+    """For each value its rank among the distinct values; null comes last."""
     encoded = column.combine_chunks().dictionary_encode()
     order = pc.sort_indices(encoded.dictionary).to_numpy()
     places = np.empty(len(order) + 1, dtype=np.int64)
@@ -175,7 +176,7 @@ def _ranks(column: pa.ChunkedArray) -> tuple[Places, int]:
 def _stretches(
     group: pa.Table, partitions: Places, names: tuple[str, ...]
 ) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
-    """The rows of each partition, which stand together."""
+    """The rows of each partition; they are next to each other."""
     starts = np.flatnonzero(np.diff(partitions, prepend=partitions[0] - 1))
     for start, end in zip(starts, [*starts[1:], len(partitions)], strict=True):
         rows = group.slice(int(start), int(end - start))
@@ -188,7 +189,7 @@ def _can_rank(kind: pa.DataType) -> bool:
 
 
 def _can_sort(kind: pa.DataType) -> bool:
-    """Beside those: times and keys have an order, but would make a partition of every row."""
+    """Further types that rows may be sorted, but not partitioned by: times and keys make too many partitions."""
     return bool(pa.types.is_timestamp(kind) or pa.types.is_binary(kind))
 
 
@@ -196,7 +197,7 @@ def _can_sort(kind: pa.DataType) -> bool:
 
 
 def _layout(schema: pa.Schema) -> dict[str, Any]:
-    """How columns are encoded. Payloads get neither dictionary nor statistics: both cost, and nobody can use them."""
+    """How columns are encoded. Payloads get no dictionary and no statistics: both cost time and help nobody."""
     types = pa.types
     names = [each.name for each in schema if types.is_string(each.type)]
     counted = {each.name for each in schema if types.is_int64(each.type) or types.is_timestamp(each.type)}
@@ -207,17 +208,17 @@ def _layout(schema: pa.Schema) -> dict[str, Any]:
         "column_encoding": dict.fromkeys(sorted(counted), "DELTA_BINARY_PACKED") or None,
         "write_statistics": [each.name for each in schema if has_range(each.type)] or False,
         "store_schema": False,
-        "write_page_checksum": True,  # a reader finds out that a disk has changed a bit, also in a payload
+        "write_page_checksum": True,  # lets a reader notice a flipped bit, even in a payload
     }
 
 
 def has_range(kind: pa.DataType) -> bool:
-    """Whether least and most value of such a column are written down."""
+    """Whether the least and the greatest value of such a column are recorded."""
     return _can_rank(kind) or pa.types.is_timestamp(kind) or pa.types.is_floating(kind)
 
 
 def _ranges(footer: pq.FileMetaData) -> dict[str, Range]:
-    """Minimum, maximum and nulls of each simple column, which the Parquet writer found out anyway."""
+    """Minimum, maximum and null count of each simple column, which the Parquet writer has computed anyway."""
     found: dict[str, Range] = {}
     for index in range(footer.num_columns):
         chunks = [footer.row_group(group).column(index) for group in range(footer.num_row_groups)]
@@ -229,7 +230,7 @@ def _ranges(footer: pq.FileMetaData) -> dict[str, Range]:
             least = min((each.min for each in statistics if each.has_min_max), default=None)
             most = max((each.max for each in statistics if each.has_min_max), default=None)
         except (OverflowError, ValueError):
-            continue  # a time that Python cannot hold: publishers set them
+            continue  # a time that Python cannot hold: publishers choose them
         if any(each.num_values and not each.has_min_max for each in statistics):
             continue
         if not (_can_be_told(least) and _can_be_told(most)):
@@ -239,7 +240,7 @@ def _ranges(footer: pq.FileMetaData) -> dict[str, Range]:
 
 
 def _can_be_told(value: Value | None) -> bool:
-    """Whether it can stand in a table's log: JSON has no infinity, and nobody wants a page of text there."""
+    """Whether a value can be recorded in a table's log: JSON has no infinity, and a long text does not belong there."""
     match value:
         case str():
             return len(value) <= LAKE_STATISTIC_CHARS_MAX

@@ -3,5 +3,5 @@
 - ``settings``: the tables ``[typed]`` and ``[dead_letters]`` of a pipeline's file.
 - ``events``: what tasks make of events: rows of the table, and dead letters. Pure.
 - ``tables``: both tables of a query, which grow with the schema.
-- ``replaying``: dead letters that fit by now, into the table.
+- ``replaying``: puts dead letters that fit by now into the table.
 """

@@ -1,7 +1,7 @@
 """What tasks make of events: rows of a typed table, and dead letters of those that cannot be kept there. Pure.
 
-A dead letter is the whole raw event, with its identity, the reason, the schema that it was judged by, and when it was
-put into the table after all (``replayed``).
+A dead letter is the whole raw event with its identity, the reason, and the schema that it was judged by. ``replayed``
+says when it was put into the table after all.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DEAD: Final = pa.schema(
 
 
 def typed_columns(topics: TypedTopics, layout: Events) -> pa.Schema:
-    """What a typed table has to have: the event's own, the payload's, what did not fit, and what it is laid out by."""
+    """The columns of a typed table: the event's own, the payload's, what did not fit, and those to partition by."""
     of_events = [(name, TYPES[name]) for name in EVENT_COLUMNS]
     return pa.schema([*of_events, *topics.columns(), (RESCUED, pa.string()), *layout.partitions()])
 
@@ -63,7 +63,7 @@ class TypedArchive:
             yield self._stored(batch.filter(kept), typed.columns.filter(kept))
 
     def _unfit(self, typed: TypedEvents) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
-        """Which cannot be kept; None: all can."""
+        """A mask of the events that cannot be kept in the table; None: all can."""
         corrupt = typed.columns.column(CORRUPT)
         if not typed.faults or (not self.strict and corrupt.null_count == len(corrupt)):
             return None
@@ -74,7 +74,7 @@ class TypedArchive:
         return unfit
 
     def _stored(self, events: pa.RecordBatch, typed: pa.RecordBatch) -> pa.RecordBatch:
-        """As the table has it. Columns that no schema names any longer are null."""
+        """The rows in the table's columns. Columns that no schema names any longer are null."""
         added = self.layout.partition_columns(events)
         columns = []
         for each in self.columns:

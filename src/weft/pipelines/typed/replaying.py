@@ -1,8 +1,9 @@
-"""Dead letters that fit by now, into the table: once each, and marked as done.
+"""Puts dead letters that fit by now into the table, once each, and marks them as done.
 
-A letter counts as done when the table has its event: what is there by identity is never added again. One commit adds
-all that fit. It is numbered, so of two replays at the same time one wins. Then the letters are marked, by swapping
-their files for others; a replay that dies before that has added its rows, and the next one only marks them.
+A letter is done when the table has its event: an event whose identity is there is never added again. One commit adds
+all letters that fit. It is numbered, so of two replays at the same time only one wins. Then the letters are marked, by
+swapping their files for new ones. If a replay dies before that, its rows are in the table, and the next replay only
+marks the letters.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from weft.spark.rows import schema_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-QUERY: Final = "dead-letters"  # in the table: which replays are in it
-REASONS_MAX: Final = 1_000  # that a task tells apart: payloads have a part in them
+QUERY: Final = "dead-letters"  # the query id under which the table counts replays
+REASONS_MAX: Final = 1_000  # that a task counts separately: reasons contain parts of payloads
 REASONS_SHOWN_MAX: Final = 20
 OTHER: Final = "other reasons"
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one task found, and wrote."""
+    """What one task found and wrote."""
 
     fit: int = 0
     unfit: Counter[str] = field(default_factory=Counter)
@@ -48,13 +49,13 @@ class Share:
 
 
 def replay_letters(spark: SparkSession, tables: TypedTables, run: JobRun) -> Outcome:
-    """Say how many fit by now; with ``execute``, put them into the table."""
+    """Say how many letters fit by now; with ``execute``, put them into the table."""
     table, letters = tables.pair.opened()
     tables.pair.finish()
     topics = tables.source.topics()
     wanted = typed_columns(topics, tables.layout)
     columns = tables.fit(spark, topics) if run.execute else combined(columns_of(table.schema()), wanted)
-    last = table.committed(QUERY)  # before anything is looked for: of two replays, one wins
+    last = table.committed(QUERY)  # read before searching, so that only one of two replays wins
     batch = 0 if last is None else last + 1
     run.say("looking for dead letters that are not in the table")
     waiting = _unmarked(letters, spark)
@@ -84,7 +85,7 @@ def _summary(share: Share) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Replaying:
-    """For ``mapInArrow``: letters are read under the schema of now, and those that fit are written, if at all."""
+    """For ``mapInArrow``: reads letters with the current schema, and writes those that fit if it is to execute."""
 
     archive: TypedArchive
     table: TableSettings | None
@@ -146,7 +147,7 @@ def _unmarked(letters: lake.Table, spark: SparkSession) -> DataFrame:
 
 
 def _days(letters: DataFrame) -> set[str | None]:
-    """Their days as partitions have them."""
+    """The days of these letters, as partition values."""
     found = letters.select(DAY).distinct().collect()
     return {None if row[0] is None else row[0].isoformat() for row in found}
 
@@ -156,18 +157,18 @@ def _of_days(files: Sequence[DataFile], days: set[str | None]) -> list[DataFile]
 
 
 def _identities(spark: SparkSession, table: lake.Table, days: set[str | None]) -> DataFrame:
-    """The events that the table has of these days. An event and its letter have the same day, that of the event's
-    time."""
+    """The identities of the events that the table has for these days. An event and its letter have the same day: that
+    of the event's timestamp."""
     return table.read(spark, _of_days(table.files(), days)).select(*IDENTITY)
 
 
 def mark(spark: SparkSession, table: lake.Table, letters: lake.Table, days: set[str | None]) -> int:
-    """Mark the letters whose events the table has; how many. Only files of days with such letters are written again."""
+    """Mark the letters whose events the table has; return how many. Only days with such letters are rewritten."""
     for _ in range(LAKE_COMMIT_ATTEMPTS - 1):
         try:
             return _mark(spark, table, letters, days)
         except lake.TableChanged:
-            continue  # somebody compacted the same files
+            continue  # somebody compacted the same files meanwhile
     return _mark(spark, table, letters, days)
 
 

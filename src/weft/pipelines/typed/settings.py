@@ -1,4 +1,4 @@
-"""What a pipeline's file says of typed tables."""
+"""The sections of a pipeline's file about typed tables."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class DeadLettersSection(TableSection):
 
 
 def dead_letters(section: DeadLettersSection | None, table: TableSection) -> TableSettings:
-    """The table of dead letters; unless it is set, beside the other and of its format."""
+    """The table of dead letters. If it is not set, it is beside the other table and has the same format."""
     if section is not None:
         return section.settings(PARTITION_BY, SORT_BY)
     beside = table.settings(PARTITION_BY, SORT_BY)

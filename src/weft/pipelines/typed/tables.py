@@ -1,4 +1,4 @@
-"""Both tables of a typed archive: rows with columns, and dead letters. Each event is in one of them, once.
+"""Both tables of a typed archive: rows with columns, and dead letters. Each event is in exactly one of them, once.
 
 The schema is looked up before every batch. When it has grown, the table grows first; a change that the table cannot
 follow ends the query before anything is written.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LOG: Final = logging.getLogger("weft.pipelines")
-TABLES_MAX: Final = 64  # that the queries of one driver write, as in lake.staging
+TABLES_MAX: Final = 64  # how many tables the queries of one driver write, as in lake.staging
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class TypedTables:
             self._check_form(table)
 
     def prepare(self, spark: SparkSession) -> None:
-        """Make the tables, or see that they fit; finish what an earlier run has begun."""
+        """Make the tables, or check that they fit; finish what an earlier run has begun."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         topics = self.source.topics()
@@ -89,14 +89,14 @@ class TypedTables:
     # --- the schema, and the table's columns -----------------------------------------------------------------------
 
     def fit(self, spark: SparkSession, topics: TypedTopics) -> pa.Schema:
-        """Make sure that the table has room for these schemas; return its columns. TableError if that is impossible."""
+        """Make sure that the table has columns for these schemas, and return them. TableError if that is impossible."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         wanted = typed_columns(topics, self.layout)
         stored_schema(self.table, wanted)
         table = lake.open_table(self.table)
         if not table.exists():
-            combined(pa.schema([]), wanted)  # names that no table can have
+            combined(pa.schema([]), wanted)  # refuses names that no table can have
             table.create(from_arrow_schema(wanted))
         check_partitions(table)
         self._check_form(table)
@@ -110,7 +110,7 @@ class TypedTables:
             )
 
     def _fitted(self, spark: SparkSession, topics: TypedTopics) -> pa.Schema:
-        """Once for each version: looking at the table again for every batch would cost more than the commit."""
+        """Like ``fit``, but only if schemas changed: looking at the table for every batch costs more than the commit."""
         known = _FITTED.get(self.table)
         if known is None or known[0] != topics:
             if len(_FITTED) >= TABLES_MAX:
@@ -119,7 +119,7 @@ class TypedTables:
         return known[1]
 
     def _topics(self) -> TypedTopics:
-        """As the mesh has them now; as they were, while no node can be asked."""
+        """The schemas that the mesh has now; the last known ones while no node can be asked."""
         try:
             return self.source.topics()
         except PeerError as error:
@@ -130,7 +130,7 @@ class TypedTables:
             return known[0]
 
 
-# In this driver: the schemas of the last batch, and the columns that its table had then.
+# For each table that this driver writes: the schemas of the last batch, and the columns that the table had then.
 _FITTED: Final[dict[TableSettings, tuple[TypedTopics, pa.Schema]]] = {}
 
 
@@ -139,7 +139,7 @@ _FITTED: Final[dict[TableSettings, tuple[TypedTopics, pa.Schema]]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """For ``mapInArrow``: ranges to files of both tables, a task's share."""
+    """For ``mapInArrow``: writes a task's share of the ranges as files of both tables."""
 
     archive: TypedArchive
     table: TableSettings
@@ -163,7 +163,8 @@ def _stage(ranges: DataFrame, staging: Staging) -> Staged:
 
 
 class LetterCount:
-    """How many dead letters have come since; as text, if there are any. What compaction wrote is not new."""
+    """Counts the dead letters that came since it was made. As text: the count, or nothing if there are none. Files that
+    compaction wrote do not count as new."""
 
     def __init__(self, table: lake.Table) -> None:
         self._table = table
@@ -173,7 +174,7 @@ class LetterCount:
         place = self._table.settings.path
         try:
             count = self._count()
-        except (TableError, OSError) as error:  # no reason for a run to fail
+        except (TableError, OSError) as error:  # a count must not make a run fail
             return f"the dead letters in {place} could not be counted: {error}"
         return f"{count:,} dead letters in {place}" if count else ""
 
