@@ -21,7 +21,7 @@ demo: $(READY)  ## a two-minute tour
 	@$(BIN)/python -m tools.demo
 
 # Many tests wait for nodes, commands and Javas most of their time: more processes than cores keep these busy.
-TEST_PROCESSES ?= 4
+TEST_PROCESSES ?= 6
 
 test: $(READY) node peers browser  ## every test
 	@$(BIN)/python -m compileall -q src  # once, and not by each process that begins
