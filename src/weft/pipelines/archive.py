@@ -1,10 +1,10 @@
-"""``archive``: topics to a lake table, exactly once: of raw events (SPK-03), or of typed ones (LAK-02).
+"""``archive``: writes topics to a lake table, exactly once, as raw events (SPK-03) or as typed ones (LAK-02).
 
 Rows are events as the source gives them, with their identity (topic, origin, epoch, partition, offset), and the day of
-their timestamp to partition by. Within a file rows are sorted by topic, so that readers of one topic skip the rest:
-a thousand topics need no thousand files per batch. ``layout.topics`` adds a partition by topic where that pays.
-Events go from the log into files without passing the JVM (``ranges``). With ``[typed]``, payloads become columns
-(``typed``), and what cannot is in a second table.
+their timestamp to partition by. Within a file, rows are sorted by topic, so that a reader of one topic skips the rest:
+a thousand topics do not need a thousand files per batch. ``layout.topics`` adds a partition by topic where that pays.
+Events go from the log into files without passing through the JVM (``ranges``). With ``[typed]``, payloads become
+columns (``typed``), and events for which that is impossible go to a second table.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-LAKE_TOPIC_BUCKETS_MAX: Final = 256  # as many files are open at a time, and each batch writes as many
+LAKE_TOPIC_BUCKETS_MAX: Final = 256  # each batch writes that many files, and has them open at the same time
 NAME: Final = "archive"
 STREAM_COLUMNS: Final = ("topic", "origin", "partition", "epoch")
 SORT_BY: Final = ("topic",)
@@ -64,7 +64,7 @@ class ByTopic(StrEnum):
 
 
 class LayoutSection(Section):
-    """How the table is partitioned, beside the day."""
+    """How the table is partitioned, in addition to the day."""
 
     topics: ByTopic = Field(
         default=ByTopic.NONE,
@@ -90,7 +90,7 @@ class LayoutSection(Section):
 
 
 class ArchiveTableSection(lake.TableSection):
-    """The table, and what it is kept to."""
+    """The table, and the freshness that it is to have."""
 
     freshness: Annotated[float, BeforeValidator(_seconds)] | None = Field(
         default=None,
@@ -122,7 +122,7 @@ class ArchiveSettings(StreamingSettings):
 
     @model_validator(mode="after")
     def _raw_has_columns(self) -> Self:
-        """Those of a typed table are known to the mesh."""
+        """Check the layout's columns for raw events. Those of a typed table are known only to the mesh."""
         if self.typed is None:
             try:
                 stored_schema(self.table_settings(), self.layout.events().columns())
@@ -132,14 +132,14 @@ class ArchiveSettings(StreamingSettings):
 
     @property
     def ends(self) -> bool:
-        """Whether a run ends when it has all there is."""
+        """Whether a run ends when it has archived all there is."""
         return self.run.trigger == AVAILABLE_NOW
 
     def table_settings(self) -> lake.TableSettings:
         return self.table.settings(partition_by=self.layout.events().partition_by(), sort_by=self.layout.sort_by)
 
     def typed_tables(self) -> TypedTables | None:
-        """Where typed events go; None: they are raw."""
+        """The tables for typed events; None if events are archived raw."""
         if self.typed is None:
             return None
         return TypedTables(
@@ -156,7 +156,7 @@ class ArchiveSettings(StreamingSettings):
         return [self.table_settings(), *([] if typed is None else [typed.dead_letters])]
 
     def trigger_arguments(self) -> dict[str, Any]:
-        """For ``DataStreamWriter.trigger``: often enough for the goal, and no oftener."""
+        """Arguments for ``DataStreamWriter.trigger``: as often as the goal needs, and no more often."""
         if self.table.freshness is None or self.ends:
             return self.run.trigger_arguments()
         return {"processingTime": f"{trigger_ms(self.table.freshness)} milliseconds"}
@@ -165,7 +165,7 @@ class ArchiveSettings(StreamingSettings):
         return Goal(self.table.file_bytes, self.table.freshness, self.upkeep.share)
 
     def source_options(self) -> dict[str, str]:
-        """Of the logs only: what is in an archive table is not archived again."""
+        """Options that read only logs: events from archive tables are not archived again."""
         return self.mesh.options() | self.source.options(self.run_name(NAME)) | {"history": "false"}
 
 
@@ -186,7 +186,7 @@ def start(spark: SparkSession, settings: ArchiveSettings) -> Sequence[StreamingQ
 
 
 def check(settings: ArchiveSettings) -> None:
-    """What is wrong with the tables that are there, or with the schemas of typed topics."""
+    """Raise what is wrong with existing tables, or with the schemas of typed topics."""
     if (typed := settings.typed_tables()) is not None:
         typed.check()
     else:
@@ -194,7 +194,7 @@ def check(settings: ArchiveSettings) -> None:
 
 
 def is_idle(settings: ArchiveSettings) -> bool:
-    """Whether a run would end as it has begun: no event is new, and no table wants files put together."""
+    """Whether a run would do nothing: there are no new events, and no table needs compaction."""
     if not settings.ends or not nothing_since(settings.run.checkpoint, settings.source_options()):
         return False
     goal = settings.goal()
@@ -211,12 +211,12 @@ class RawTable:
     checkpoint: str
 
     def check(self) -> None:
-        """TableError if there is a table that does not fit."""
+        """Raise TableError if an existing table does not fit."""
         if (table := lake.open_table(self.table)).exists():
             ensure(table, self._made().schema)
 
     def prepare(self, spark: SparkSession) -> None:
-        """Make the table, or see that it fits."""
+        """Make the table, or check that it fits."""
         lake.prepare(self.table, self._made().schema)
 
     def __call__(self, ranges: DataFrame, batch: int) -> None:
@@ -251,9 +251,9 @@ def keep(
 
 
 def archived(spark: SparkSession, tables: Sequence[lake.TableSettings], subscribe: str) -> str | None:
-    """Where to go on if the checkpoint is lost, as the option startingOffsets: behind what the tables have.
+    """Where to continue if the checkpoint is lost, as the option startingOffsets: after the events in the tables.
 
-    Spark would start from the beginning, and every event that is still in the log would be in the table twice.
+    Otherwise Spark would start from the beginning, and every event still in the log would be in the table twice.
     """
     from pyspark.sql import functions as f
 

@@ -1,13 +1,13 @@
-"""``audit``: a lake table against the log it came from, by offsets, counts and digests, stream by stream.
+"""``audit``: compares a lake table with the log it came from, by offsets, counts and digests, stream by stream.
 
-First both sides are added up over stretches of offsets, by the tasks that read them (``audit_sums``). Only stretches
-that differ are then compared event by event. All of it runs in Spark, so the log and the table may be larger than any
-one machine; what comes back are ranges of offsets.
+First the tasks that read the events add up both sides over stretches of offsets (``audit_sums``). Only stretches that
+differ are then compared event by event. All of this runs in Spark, so the log and the table may be larger than any one
+machine. The result is ranges of offsets.
 
-The table is looked at before the log: what an ``archive`` adds meanwhile counts as not there yet, never as too much.
+The table is read before the log. So events that an ``archive`` adds meanwhile count as not there yet, never as surplus.
 
-The log is what all nodes of the mesh have: those that are named, and the other members that these know of. The audit
-asks each of them and plans the reading itself, so it knows who did not answer. It agrees only if nobody is missing.
+The log is what all nodes of the mesh have: the named nodes, and the other members that these know of. The audit asks
+each of them and plans the reading itself, so it knows who did not answer. It succeeds only if no node is missing.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-AUDIT_TASK_BYTES: Final = 32 * MIB  # of files that one task adds up: so that all cores have some
-AUDIT_RANGES_MAX: Final = 100  # of a stream and kind, reported one by one; the rest is reported as one
-AUDIT_STREAMS_SHOWN_MAX: Final = 1000  # of those that differ: nobody reads more, and the summary counts them all
+AUDIT_TASK_BYTES: Final = 32 * MIB  # of files for one task: small, so that all cores get work
+AUDIT_RANGES_MAX: Final = 100  # per stream and kind of finding, reported one by one; the rest is reported as one range
+AUDIT_STREAMS_SHOWN_MAX: Final = 1000  # streams shown that differ: nobody reads more, and the summary counts them all
 NAME: Final = "audit"
 StreamKey = tuple[str, str, int, int]  # the columns of STREAM
 
@@ -72,9 +72,9 @@ class AuditSettings(JobSettings):
 
 
 class Finding(StrEnum):
-    """What can be said of a range of offsets."""
+    """What the audit found out about a range of offsets."""
 
-    MISSING = "missing"  # in the log, not in the table, though later ones are
+    MISSING = "missing"  # in the log, not in the table, although the table has later ones
     BEHIND = "behind"  # in the log, after all that the table has
     DIFFERENT = "different"  # in both, and not the same event
     DUPLICATED = "duplicated"  # in the table more than once
@@ -97,7 +97,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Events of a stream of which the same can be said; ``first`` and ``last`` are both among them."""
+    """Events of a stream with the same finding, from ``first`` to ``last``, both included."""
 
     finding: Finding
     first: int
@@ -171,13 +171,13 @@ def run(spark: SparkSession, settings: AuditSettings, run: JobRun) -> Outcome:
 
 
 def ask_all(options: SourceOptions) -> Survey:
-    """What the named nodes and the other members of the mesh have; Unavailable if none of the named ones answers."""
+    """What the named nodes and the other members of the mesh have; Unavailable if no named node answers."""
     with closing(Surveyor.of(options, Members.REACHABLE)) as surveyor:
         return surveyor.look(complete=False)
 
 
 def _unknown(audits: Sequence[StreamAudit], survey: Survey) -> list[Unread]:
-    """Nodes that accepted what the table has, and that are no members of the mesh as far as anybody knows."""
+    """Nodes that accepted events in the table, but that no node knows as members of the mesh."""
     origins = {each.stream[1] for each in audits if each.events(Finding.UNASKED)}
     why = "accepted events of the table, and no node that answered knows it as a member"
     return [Unread(node, "", why) for node in sorted(origins - survey.missing_members().keys())]
@@ -185,14 +185,14 @@ def _unknown(audits: Sequence[StreamAudit], survey: Survey) -> list[Unread]:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """One side, in Spark: what tasks have added up of its events (``SUMS``), and the events, should they be needed."""
+    """One side, in Spark: the sums that tasks made of its events (``SUMS``), and the events, if they are needed."""
 
     sums: DataFrame
     rows: Callable[[], DataFrame]
 
 
 def of_table(spark: SparkSession, table: lake.Table, subscribe: str) -> Events:
-    """What the table has now."""
+    """The events that the table has now."""
     files, needed = table.files(), (*STREAM, "offset", *COMPARED)
     columns = pa.schema([each for each in columns_of(table.schema()) if each.name in needed])
 
@@ -204,7 +204,7 @@ def of_table(spark: SparkSession, table: lake.Table, subscribe: str) -> Events:
 
 
 def of_ranges(ranges: DataFrame) -> Events:
-    """What the log has."""
+    """The events of the log."""
 
     def add_up(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return added_up(fetched(batches))
@@ -213,7 +213,7 @@ def of_ranges(ranges: DataFrame) -> Events:
 
 
 def of_rows(rows: DataFrame) -> Events:
-    """Events that Spark has."""
+    """Events that are rows in Spark already."""
     return Events(rows.select(*STREAM, "offset", *COMPARED).mapInArrow(added_up, _sums_row()), lambda: rows)
 
 
@@ -224,8 +224,8 @@ def _sums_row() -> StructType:
 
 
 def compare(log: Events, archived: Events, asked: Collection[str]) -> list[StreamAudit]:
-    """Each stream that either side has; those with differences first. ``asked`` are the nodes that answered: only of
-    what they accepted it can be believed that the log has it no longer."""
+    """Each stream that either side has; those with differences first. ``asked`` are the nodes that answered: only for
+    events that they accepted is it certain that the log no longer has them."""
     sums = _sums(log, "log").join(_sums(archived, "lake"), [*STREAM, "stretch"], "full_outer").cache()
     try:
         sides = _sides(sums)
@@ -246,7 +246,7 @@ def compare(log: Events, archived: Events, asked: Collection[str]) -> list[Strea
 
 
 def classified(ranges: Iterable[Range], log: Side, archived: Side, *, was_asked: bool) -> list[Range]:
-    """What Spark found to be on one side only, told apart by where it lies. Pure."""
+    """Refine Spark's findings for events on one side only, by their position in the stream. Pure."""
     found = []
     for each in ranges:
         finding = each.finding
@@ -264,16 +264,16 @@ def classified(ranges: Iterable[Range], log: Side, archived: Side, *, was_asked:
 
 
 def _hash() -> Column:
-    """One number for all that an event says. Nulls leave a hash as it is, so which columns are null is hashed too."""
+    """One number for the content of an event. Nulls do not change a hash, so which columns are null is hashed too."""
     from pyspark.sql import functions as f
 
-    headers = f.sort_array(f.map_entries("headers"))  # a map has no order, and Spark hashes none
+    headers = f.sort_array(f.map_entries("headers"))  # a map has no order, and Spark cannot hash maps
     nulls = [f.isnull(name) for name in COMPARED]
     return f.xxhash64("offset", "timestamp", "key", "value", headers, *nulls)
 
 
 def _sums(events: Events, side: str) -> DataFrame:
-    """Stretches of each stream: how many events, and the sum of their digests in two halves that cannot overflow."""
+    """For stretches of each stream: the number of events, and the sum of digests in two halves that cannot overflow."""
     from pyspark.sql import functions as f
 
     return events.sums.groupBy(*STREAM, "stretch").agg(
@@ -314,7 +314,7 @@ def _sides(sums: DataFrame) -> dict[StreamKey, tuple[Side, Side]]:
 
 
 def _unequal(log: DataFrame, archived: DataFrame, differing: DataFrame) -> DataFrame:
-    """Each offset in stretches that differ, with what is wrong with it."""
+    """Each unequal offset in the stretches that differ, with its finding."""
     from pyspark.sql import functions as f
 
     def events(rows: DataFrame, side: str) -> DataFrame:
@@ -342,8 +342,8 @@ def _unequal(log: DataFrame, archived: DataFrame, differing: DataFrame) -> DataF
 
 
 def _ranges(unequal: DataFrame) -> dict[StreamKey, list[Range]]:
-    """Neighbouring offsets of the same finding together; the first AUDIT_RANGES_MAX of each stream apart, the rest as
-    one range, so that a table which lacks every other event can still be told of."""
+    """Join neighbouring offsets with the same finding. The first AUDIT_RANGES_MAX ranges of each stream and finding
+    stay separate, and the rest become one range: a table without every second event would give far too many."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

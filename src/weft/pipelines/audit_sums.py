@@ -1,5 +1,5 @@
-"""Events added up over stretches of offsets, in the tasks that read them: how many there are, and a sum of digests that
-does not depend on their order. Nothing here looks at a single event, and none goes through Spark. Pure.
+"""Adds up events over stretches of offsets, in the tasks that read them: their number, and a sum of digests that does
+not depend on their order. Nothing here handles single events, and no event goes through Spark. Pure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-AUDIT_STRETCH_BITS: Final = 16  # 65,536 offsets are added up together; halves of their digests add up to 48 bits
+AUDIT_STRETCH_BITS: Final = 16  # 65,536 offsets are added up together; sums of halves of digests fit 48 bits
 STREAM: Final = ("topic", "origin", "epoch", "partition")
 COMPARED: Final = ("timestamp", "key", "value", "headers")
 SUMS: Final = pa.schema(
@@ -32,7 +32,7 @@ SUMS: Final = pa.schema(
 HALF_BITS: Final = 32
 Digests: TypeAlias = npt.NDArray[np.uint64]
 
-# Of SplitMix64, which spreads every bit of its input over all of the output.
+# Constants of SplitMix64, in which every bit of the input affects all of the output.
 STEP: Final = np.uint64(0x9E3779B97F4A7C15)
 FACTORS: Final = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 SHIFTS: Final = (np.uint64(30), np.uint64(27), np.uint64(31))
@@ -58,7 +58,7 @@ def added_up(events: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def event_digests(events: pa.RecordBatch) -> Digests:
-    """One number for all that an event says, and for its place in the stream. A null is not an empty value."""
+    """For each event one number, made from its content and its place in the stream. Null and empty values differ."""
     digests = _mixed(_numbers(events.column("offset")))
     for name in COMPARED:
         column = events.column(name)
@@ -74,7 +74,7 @@ def event_digests(events: pa.RecordBatch) -> Digests:
 
 
 def _numbers(column: pa.Array) -> Digests:
-    """Whole numbers and times."""
+    """Digests of whole numbers and times."""
     values = column.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64)
     return _with_nulls(_mixed(values), column)
 
@@ -84,9 +84,9 @@ def _of_bytes(column: pa.Array) -> Digests:
 
 
 def _of_headers(column: pa.Array) -> Digests:
-    """A map has no order: digests of its entries are added."""
+    """Digests of maps: the digests of the entries are added, because a map has no order."""
     places = column.offsets.to_numpy()
-    first, count = int(places[0]), int(places[-1] - places[0])  # what lies beside is of other events
+    first, count = int(places[0]), int(places[-1] - places[0])  # skip entries of events outside this slice
     names, values = column.keys.slice(first, count).dictionary_encode(), column.items.slice(first, count)
     of_names = _hashed(names.dictionary.cast(pa.binary()))[names.indices.to_numpy()]
     of_values = _with_nulls(_hashed(values.cast(pa.binary()).fill_null(b"")), values)
@@ -98,7 +98,7 @@ def _of_headers(column: pa.Array) -> Digests:
 
 
 def _hashed(column: pa.Array) -> Digests:
-    """Of bytes, the same in every process: pandas hashes with a key of its own, and without a loop in Python."""
+    """Digests of bytes, the same in every process: pandas hashes with a fixed key, and without a loop in Python."""
     from pandas.util import hash_array  # type: ignore[import-untyped]  # loaded by audits only
 
     found: Digests = hash_array(column.to_numpy(zero_copy_only=False), categorize=False)

@@ -22,11 +22,11 @@ class Entry:
 
     @property
     def file(self) -> Path:
-        """For spark-submit."""
+        """The file to give to spark-submit."""
         return Path(__file__).with_name(f"{self.name}.py")
 
     def load(self) -> Any:
-        """The ``Streaming`` or ``Job``."""
+        """Load the pipeline: a ``Streaming`` or a ``Job``."""
         pipeline = import_module(self.module).PIPELINE
         assert pipeline.name == self.name, f"{self.module} calls itself {pipeline.name}"
         return pipeline

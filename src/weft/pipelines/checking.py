@@ -1,7 +1,7 @@
-"""What can be said of a run before Spark starts, which takes long and then fails in two languages.
+"""Checks that are made before Spark starts, because Spark starts slowly and its errors are hard to read.
 
-Directories of tables and checkpoints, the context or the files that say where the mesh is and as whom, whether there is
-a table where one has to be, and whether a node lets the run read what it wants.
+They cover the directories of tables and checkpoints, the context or files for connecting to the mesh, whether a table
+that is read exists, and whether a node lets the run read what it wants.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from weft.spark.connection import Connection
 from weft.spark.selection import parse_selection
 from weft.spark.surveyor import RETRY_S, SPARK_UNAVAILABLE_S
 
-ASKING: Final = Options(connect_timeout_s=2.0)  # a person waits for the first answer; a busy node is asked again
+ASKING: Final = Options(connect_timeout_s=2.0)  # short, because a person is waiting; a busy node is asked again
 
 
 def check(settings: PipelineSettings, *, reads_tables: bool, submitted: bool) -> None:
-    """Raise the first thing that is wrong. ``reads_tables``: it is for tables that are there. ``submitted``: files may
-    come with the job, so those that are not here yet are not missed."""
+    """Raise the first problem found. ``reads_tables``: the pipeline needs existing tables. ``submitted``: files may
+    come with the job, so a file that is not here yet is no problem."""
     for name, section in _sections(settings):
         if isinstance(section, lake.TableSection):
             _check_table(name, section, is_there=reads_tables or section.is_input())
@@ -41,8 +41,8 @@ def check(settings: PipelineSettings, *, reads_tables: bool, submitted: bool) ->
 
 
 def ask_mesh(settings: PipelineSettings, say: Callable[[str], None]) -> None:
-    """Have a node confirm that this run may read what it wants; WeftError if it may not. While no node answers, wait
-    for as long as the source itself would, and say so."""
+    """Ask a node whether this run may read what it wants; WeftError if it may not. If no node answers, wait as long as
+    the source itself would, and say so."""
     connection = Connection.from_options(settings.mesh.options())
     wanted = settings.reads()
     patterns = () if wanted is None else parse_selection("subscribe", wanted).asked()
@@ -94,7 +94,7 @@ def _check_table(name: str, section: lake.TableSection, *, is_there: bool) -> No
 
 
 def _make_directory(setting: str, path: Path) -> None:
-    """It would be made anyway; what is in the way is better heard of now."""
+    """Make a directory that would be made later anyway, so that an obstacle shows now."""
     path = path.expanduser()
     try:
         path.mkdir(parents=True, exist_ok=True)

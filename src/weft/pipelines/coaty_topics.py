@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from weft.wire.coaty import EventType
 
 PREFIX: Final = "coaty"
-RAW: Final = "RAW"  # in place of an event code: bytes on a topic that is not Coaty's own, whatever it is called
-# For Spark, before anything is decoded: topics of Advertise and Deadvertise events, and some that only look like it.
+RAW: Final = "RAW"  # in place of an event code: bytes from any topic that is not Coaty's own
+# A filter for Spark, before decoding: matches topics of Advertise and Deadvertise events, and some that look similar.
 ADVERTISING: Final = rf"^{PREFIX}\..+\.({EventType.ADVERTISE}|{EventType.DEADVERTISE})(\.|$)"
 
 _CODES: Final = frozenset(EventType)
@@ -22,8 +22,8 @@ class CoatyTopic(NamedTuple):
 
 
 def parse_mesh_topic(topic: str) -> CoatyTopic | None:
-    """None for topics that are not of Coaty, and for raw ones. Namespaces may have dots; the first event code after one
-    ends it, and so does ``RAW``."""
+    """Parse a topic; None for topics that are not of Coaty, and for raw ones. A namespace may have dots: it ends at the
+    first event code, or at ``RAW``."""
     prefix, *tokens = topic.split(".")
     if prefix != PREFIX:
         return None

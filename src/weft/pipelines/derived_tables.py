@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 MISDATED: Final = "the event's timestamp is in the future or before 1970"
-# One row per event that was not understood: which one, and why.
+# One row for each event that was not understood: its identity, and why.
 REJECTED: Final = {
     "topic": "string",
     "origin": "string",
@@ -41,7 +41,7 @@ class Rejected(Struct, frozen=True):
     epoch: int
     partition: int
     offset: int
-    timestamp_us: int | None  # None: not a time that could be written down
+    timestamp_us: int | None  # None: the time cannot be represented
     rejected: str
 
 
@@ -66,17 +66,17 @@ Interval = Annotated[str, AfterValidator(_interval)]
 
 
 def read_at() -> Column:
-    """When the micro-batch was planned, by the driver's clock. A batch that is done again has the same time."""
+    """When the micro-batch was planned, by the driver's clock. A repeated batch has the same time."""
     from pyspark.sql import functions as f
 
     return f.current_timestamp()
 
 
 def is_misdated(timestamp: Column) -> Column:
-    """Whether an event claims to be of a time that cannot have come yet, or of one before there were any.
+    """Whether an event's timestamp is impossible: in the future, or before there were any events.
 
-    Publishers choose their timestamps. One of next year would carry the watermark there, and all that comes after it
-    would count as late; those of the year 200,000 cannot even be written down by most readers of tables.
+    Publishers choose their timestamps. A timestamp of next year would move the watermark there, and all later events
+    would count as late. Most readers of tables cannot even represent the year 200,000.
     """
     from pyspark.sql import functions as f
 
@@ -85,7 +85,7 @@ def is_misdated(timestamp: Column) -> Column:
 
 
 def to_decode(events: DataFrame) -> DataFrame:
-    """Events of the mesh as the functions that decode them take them: with a time that no Python chokes on."""
+    """Events of the mesh in the form that decoding functions take: with a time that Python can always represent."""
     from pyspark.sql import functions as f
 
     return events.select(
@@ -100,7 +100,7 @@ def to_decode(events: DataFrame) -> DataFrame:
 
 
 def in_micros(columns: Mapping[str, str]) -> dict[str, str]:
-    """The same columns with times as microseconds: pandas has no room for those beyond the year 2262."""
+    """The same columns with times as microseconds: pandas cannot represent times beyond the year 2262."""
     return {
         f"{name}_us" if kind == "timestamp" else name: "bigint" if kind == "timestamp" else kind
         for name, kind in columns.items()
@@ -120,12 +120,13 @@ def with_times(rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
 
 
 def ddl(columns: Mapping[str, str]) -> str:
-    """Columns and their types as Spark reads them."""
+    """Columns and their types in the syntax that Spark parses."""
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
 
 def frame_of(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> pd.DataFrame:
-    """Rows for Spark. Missing values are None: to Arrow, a NaN is a float, even in a column of text."""
+    """Rows as a pandas frame for Spark. Missing values are None, because Arrow takes NaN for a float, even in a text
+    column."""
     import pandas as pd
 
     names = list(columns)
@@ -135,7 +136,8 @@ def frame_of(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> pd.Da
 def prepare_state(
     table: lake.TableSettings, columns: Mapping[str, str], keys: Sequence[str], order_by: Sequence[str]
 ) -> None:
-    """Before a query starts: a table of current state is there, or TableError says why it cannot be."""
+    """Call this before a query starts: makes sure that a table of current state exists. TableError if that is
+    impossible."""
     check_layout(table, list(columns), keys, order_by)
     lake.prepare(table, _struct(columns))
 
@@ -154,7 +156,7 @@ def _struct(columns: Mapping[str, str]) -> StructType:
 
 @contextmanager
 def kept(rows: DataFrame) -> Iterator[None]:
-    """Computed once, although several tables are written from it."""
+    """Cache the frame, so that it is computed once although several tables are written from it."""
     rows.persist()
     try:
         yield
@@ -163,11 +165,11 @@ def kept(rows: DataFrame) -> Iterator[None]:
 
 
 def put_rejected(rows: DataFrame, table: lake.TableSettings, *, query: str, batch: int) -> None:
-    """Add those of a batch's rows that say why they were rejected."""
+    """Add the rejected rows of a batch to their table."""
     lake.append_batch(rows.where("rejected IS NOT NULL").select(*REJECTED), table, query=query, batch=batch)
 
 
 def next_batch(table: lake.TableSettings, query: str) -> int:
-    """For work that is repeated without a checkpoint: the first number that the table has not seen yet."""
+    """The first batch number that the table has not seen yet, for work that is repeated without a checkpoint."""
     last = lake.open_table(table).committed(query)
     return 0 if last is None else last + 1

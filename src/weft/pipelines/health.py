@@ -1,8 +1,8 @@
-"""The state of devices and agents: who is alive, late or gone, since when, with which gaps; and alerts about it.
+"""The state of devices and agents: who is alive, late or gone, since when, and with which gaps; and alerts about that.
 
 Signs of life come from topics of the mesh (``devices.signals`` says which) or from the table that ``packets`` writes.
-Decisions are made in the order of time, once the watermark has passed (``node_health``). From the mesh, one query keeps
-the table of nodes, adds to the table of alerts, and publishes them; from a table, both are computed in one go.
+Decisions are made in time order, once the watermark has passed (``node_health``). From the mesh, one query updates the
+table of nodes, adds to the table of alerts, and publishes the alerts. From a table, both are computed in one go.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class RulesSection(Section):
 
 
 class HealthSettings(StreamingSettings):
-    """Signs of life from the mesh (`source`) or from the lake (`packets`), and what is made of them."""
+    """Signs of life from the mesh (`source`) or from the lake (`packets`), and the tables made from them."""
 
     source: SourceSection | None = None
     packets: PacketsSection | None = None
@@ -117,7 +117,7 @@ def start(spark: SparkSession, settings: HealthSettings) -> Sequence[StreamingQu
 
 
 def decided(events: DataFrame, section: RulesSection) -> DataFrame:
-    """Rows of ``NODES``, ``ALERTS`` and ``REJECTED`` in one, from a stream of events."""
+    """Rows of ``NODES``, ``ALERTS`` and ``REJECTED`` in one frame, from a stream of events."""
     from weft.pipelines.devices.signals import SIGNALS_DDL, read_events
     from weft.pipelines.devices.state import HealthProcessor
 
@@ -129,7 +129,7 @@ def decided(events: DataFrame, section: RulesSection) -> DataFrame:
 
 
 def decided_history(spark: SparkSession, packets: PacketsSection, rules: Rules) -> DataFrame:
-    """The same from a table: what became of each node up to the last packet of any."""
+    """The same from a table: the history of each node, up to the time of the last packet of any node."""
     from pyspark.sql import functions as f
 
     from weft.pipelines.devices.signals import PACKET_KINDS, SIGNALS_DDL, read_packets

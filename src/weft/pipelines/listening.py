@@ -1,7 +1,7 @@
-"""Tells the mesh of your own streaming queries as it hears of pipelines: rows, rates, lag, and how they end.
+"""Reports your own streaming queries to the mesh in the same way as pipelines: rows, rates, lag, and how they end.
 
-Spark asks no Python source for metrics, and shows one by the id of a Java object. So a listener reports what Spark
-says of each query, and the console and the metrics of every node have it.
+Spark does not ask Python sources for metrics, and shows such a source only as the id of a Java object. So a listener
+reports what Spark says of each query, and the console and every node's metrics show it.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from weft.spark.surveyor import LOG
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KIND: Final = "query"  # what the console calls a run that is no pipeline of ours
-NAME_CHARS_MAX: Final = 64  # as of a pipeline's run
-UNNAMED_CHARS: Final = 8  # of a query's id, which is long
+KIND: Final = "query"  # what the console calls a run that is not one of our pipelines
+NAME_CHARS_MAX: Final = 64  # the same as for a pipeline's run
+UNNAMED_CHARS: Final = 8  # characters of a query's id, which is long
 NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def report_queries(spark: SparkSession, **options: str) -> StreamingQueryListener:
-    """From now on, the mesh hears of this session's streaming queries: ``report_queries(spark, context="prod")``.
+    """Report this session's streaming queries to the mesh from now on: ``report_queries(spark, context="prod")``.
 
-    ``options`` say how to reach it, as those of ``format("weft")``. ``spark.streams.removeListener`` ends it.
+    ``options`` say how to reach the mesh, like those of ``format("weft")``. ``spark.streams.removeListener`` ends this.
     """
     connection = Connection.from_options(by_name(options, CONNECTION_OPTIONS))
-    connection.addresses()  # a mistake is better heard of now
+    connection.addresses()  # so that a mistake shows now
     listener = QueryReports(connection.new_client, lambda line: LOG.warning("%s", line))
     spark.streams.addListener(listener)
     return listener
 
 
 def run_name(name: str | None, query_id: str) -> str:
-    """What a query is called in the mesh, where names are plainer than Spark's."""
+    """A query's name in the mesh, which allows fewer characters in names than Spark."""
     plain = NOT_IN_NAMES.sub("-", name or "").strip("-._")[:NAME_CHARS_MAX]
     return plain if NAME.fullmatch(plain) else f"{KIND}-{query_id[:UNNAMED_CHARS]}"
 
 
 class QueryReports(StreamingQueryListener):
-    """``connect`` makes a client for each query, when there is something to tell."""
+    """The listener. ``connect`` makes a client for each query when there is something to report."""
 
     def __init__(self, connect: Callable[[], Client], say: Callable[[str], None]) -> None:
         self._connect = connect
@@ -76,7 +76,7 @@ class QueryReports(StreamingQueryListener):
         self._tell(str(progress["runId"]), progress)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Every ten seconds, while nothing comes: it is not lost."""
+        """Called every ten seconds while no data comes: reports that the query is still alive."""
         self._tell(str(event.runId))
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
@@ -90,7 +90,7 @@ class QueryReports(StreamingQueryListener):
     # --- what the mesh hears ---------------------------------------------------------------------------------------
 
     def _tell(self, run: str, progress: Any = None, **changes: Any) -> None:
-        """Of a query that began before the listener was there, nothing is known."""
+        """Report a query's progress or end. A query that began before the listener did is unknown, and skipped."""
         with self._lock:
             if run not in self._runs:
                 return

@@ -1,4 +1,4 @@
-"""``objects`` inside Spark: events to changes, and changes to rows of the table, object by object."""
+"""``objects`` inside Spark: turns events into changes, and changes into rows of the table, object by object."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _rows_of(event: dict[str, Any]) -> list[dict[str, Any]]:
     topic, at_us, read_at = event["topic"], event["timestamp_us"], event["read_at"]
     where = {name: event[name] for name in IDENTITY}
     try:
-        if event["misdated"]:  # one of next year would count until then
+        if event["misdated"]:  # an event dated next year would win until then
             raise BadCoatyMessage(MISDATED)
         changes = read_changes_untrusted(topic, event["value"], at_us=at_us, **where)
     except BadCoatyMessage as error:
@@ -59,8 +59,8 @@ def _rows_of(event: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class ObjectProcessor(StatefulProcessor):
-    """Keeps what is known of each object; see ``coaty_objects``. Time is when batches were planned, not events' own:
-    news of an object are never too late, only older than what is known."""
+    """Keeps what is known of each object; see ``coaty_objects``. Its clock is the time when batches were planned, not
+    the events' own time: an event about an object is never too late, only older than what is known."""
 
     def __init__(self, *, marks: bool, remember_s: float) -> None:
         self._marks = marks
@@ -102,12 +102,12 @@ class ObjectProcessor(StatefulProcessor):
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803  Spark's name
     ) -> Iterator[pd.DataFrame]:
         stored = self._known.get()
-        if stored is not None and stored[1] == expiredTimerInfo.getExpiryTimeInMs():  # else there were news since
+        if stored is not None and stored[1] == expiredTimerInfo.getExpiryTimeInMs():  # else there was a newer event
             self._known.clear()
         return iter(())
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to close."""
 
 
 def _row(change: Change, shown: Known) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from weft.pipelines import lake
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-OBJECTS_REMOVE_ATTEMPTS: Final = 10  # while others commit to the table: each race lost is one that somebody won
+OBJECTS_REMOVE_ATTEMPTS: Final = 10  # while others commit to the table: a race that we lose, another wins
 
 
 # One row per object. ``changed_at`` is the later one of the other two times; ``revision`` counts its changes.

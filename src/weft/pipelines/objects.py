@@ -1,8 +1,8 @@
 """The current Coaty objects: a table with one row per object that was advertised and not deadvertised since.
 
-Reads the topics under which a bridge shows a namespace (``coaty.<namespace>.ADV.<type>`` and ``.DAD``). What is decided
-about an object, and why order and repetition do not matter, is told in ``coaty_objects``; events that are no Coaty
-events go to a table of their own, with the reason.
+It reads the topics to which a bridge publishes a namespace (``coaty.<namespace>.ADV.<type>`` and ``.DAD``).
+``coaty_objects`` says how an object's state is decided, and why order and repetition do not matter. Events that are not
+valid Coaty events go to a table of their own, with the reason.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-OBJECTS_REMEMBER_S: Final = 86_400  # that an object was removed: news that are older still come after a long cut
+OBJECTS_REMEMBER_S: Final = 86_400  # remember removals this long: old events may come after an outage
 NAME: Final = "objects"
 
 
 class ObjectsSection(Section):
-    """What becomes of objects that are gone."""
+    """What happens to objects that are gone."""
 
     deadvertised: Literal["remove", "mark"] = Field(
         default="remove", description="Whether they leave the table, or stay as they were, with `deadvertised_at`."
@@ -51,7 +51,7 @@ class ObjectsSection(Section):
 
 
 class ObjectsSettings(StreamingSettings):
-    """Coaty's topics in the mesh, the table of objects, and one of events that are no Coaty events."""
+    """Coaty's topics in the mesh, the table of objects, and a table of rejected events."""
 
     source: SourceSection
     objects: ObjectsSection = ObjectsSection()
@@ -71,7 +71,7 @@ def start(spark: SparkSession, settings: ObjectsSettings) -> Sequence[StreamingQ
 
 
 def changed_objects(events: DataFrame, section: ObjectsSection) -> DataFrame:
-    """Rows of ``OBJECTS`` for objects that changed, and of ``REJECTED`` for events that say nothing."""
+    """Rows of ``OBJECTS`` for objects that changed, and rows of ``REJECTED`` for events that were not understood."""
     from pyspark.sql import functions as f
 
     from weft.pipelines.object_changes import CHANGES_DDL, OUTPUT, ObjectProcessor, read_changes

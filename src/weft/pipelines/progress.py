@@ -1,4 +1,4 @@
-"""What Spark tells of a micro-batch, as a record and as a line for people. Pure."""
+"""Spark's progress report on a micro-batch, as a record and as a line for people. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from weft.pipelines.records import QueryRecord
 
-# What a query observes, if rows of its source are not what people count: files, say, instead of the packets in them.
+# The name of a query's own row count, for sources whose rows are not what people count: files instead of packets, say.
 OBSERVED: Final = "weft"
 OBSERVED_ROWS: Final = "rows"
 
 
 def read_progress(last: QueryRecord, progress: Mapping[str, Any]) -> QueryRecord:
-    """``progress`` is a StreamingQueryProgress as a mapping; ``last`` is what was known before."""
+    """The new record. ``progress`` is a StreamingQueryProgress as a mapping; ``last`` is the record before."""
     batch, rows = int(progress["batchId"]), rows_of(progress)
     took_s = float((progress.get("durationMs") or {}).get("triggerExecution") or 0) / 1000
     return QueryRecord(
@@ -34,7 +34,7 @@ def rows_of(progress: Mapping[str, Any]) -> int:
 
 
 def lag_of(sources: Any) -> int | None:
-    """Events that are in the mesh and not in the batch yet; None if no source says where its end is."""
+    """How many events of the mesh are not in a batch yet; None if no source says where its end is."""
     ends = [(_offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))) for source in sources]
     known = [(end or {}, latest) for end, latest in ends if latest is not None]
     if not known:
@@ -43,7 +43,7 @@ def lag_of(sources: Any) -> int | None:
 
 
 def _offsets(text: Any) -> dict[tuple[str, str], int] | None:
-    """By topic and stream, if these are offsets of ``format("weft")``; other sources have other ones."""
+    """Offsets by topic and stream; None if these are not offsets of ``format("weft")``."""
     try:
         found = json.loads(text) if isinstance(text, str) else text
         return {(topic, stream): int(offset) for topic, streams in found.items() for stream, offset in streams.items()}

@@ -1,9 +1,9 @@
-"""A way for events around the JVM: ranges of offsets go through Spark, events go from the node straight to the task.
+"""How events bypass the JVM: only ranges of offsets go through Spark, and events go from the node straight to the task.
 
-Spark's own way for rows of a Python source is Arrow, then rows of the JVM, then Arrow again for the Python that wants
-them; that is two thirds of all the work, and useless for pipelines that do nothing with the rows there. So
-``weft-ranges`` plans like ``weft`` (offsets, limits, losses, lag: all of it is the source's), but a task's row says
-only what to read. ``fetched``, in the task that wants the events, reads it.
+Spark turns a Python source's rows from Arrow into rows of the JVM, and then into Arrow again for the Python that uses
+them. That is two thirds of all the work, and useless for pipelines that do nothing with the rows in the JVM. So
+``weft-ranges`` plans like ``weft`` (the source does offsets, limits, losses and lag), but a task's row says only what
+to read. ``fetched`` reads the events, in the task that needs them.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ TO_READ_ROW: Final = StructType([StructField("to_read", BinaryType())])
 
 
 def read_ranges(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-    """A stream of the ranges to read; options are those of ``format("weft")``. It goes through ``only_ranges``."""
+    """A stream of the ranges to read; options are those of ``format("weft")``. Apply ``only_ranges`` to its rows."""
     spark.dataSource.register(RangeSource)
     return spark.readStream.format(NAME).options(**options).load()
 
 
 def planned_ranges(spark: SparkSession, options: SourceOptions, planned: Sequence[Range]) -> DataFrame:
-    """Just these ranges, for a job that plans by itself: ``fetched`` reads them."""
+    """A frame of just these ranges, for a job that plans by itself: ``fetched`` reads them."""
     parts = split(planned, options.partitions_min)
     return spark.createDataFrame([(bytearray(_to_read(options, part)),) for part in parts], TO_READ_ROW)
 
 
 def events_of(ranges: DataFrame) -> DataFrame:
-    """Their events as rows of Spark, with all columns of ``format("weft")``."""
+    """The events of these ranges as rows in Spark, with all columns of ``format("weft")``."""
     return ranges.mapInArrow(fetched, from_arrow_schema(schema_of(COLUMNS)))
 
 
 def only_ranges(rows: DataFrame) -> DataFrame:
-    """Without the rows that are only there to be counted."""
+    """Drop the rows that exist only to be counted."""
     return rows.where("to_read IS NOT NULL")
 
 
@@ -83,13 +83,13 @@ class RangeSource(WeftSource):
 
 
 class RangeReader(StreamReader):
-    """Plans as its base does."""
+    """Plans like its base class."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """One row that says what to read, and an empty one for each further event: Spark counts rows, and people
-        look at its counts. The empty ones are dropped before anything is done with them."""
+        """One row that says what to read, and an empty row for each further event, because Spark counts rows and people
+        look at its counts. The empty rows are dropped before anything is done with them."""
         if not isinstance(partition, RangePartition):
-            return  # Spark makes one of its own when there is nothing to read
+            return  # Spark makes an empty partition of its own when there is nothing to read
         yield _rows(pa.array([_to_read(self._options, partition.ranges)], pa.binary()))
         left = sum(map(len, partition.ranges)) - 1
         empty = _rows(pa.nulls(SPARK_BATCH_ROWS, pa.binary()))
@@ -98,7 +98,7 @@ class RangeReader(StreamReader):
 
 
 def _to_read(options: SourceOptions, ranges: Sequence[Range]) -> bytes:
-    """What ``fetched`` takes."""
+    """The bytes that ``fetched`` reads."""
     return pickle.dumps((Reading(options.connection, COLUMNS, options.fail_on_data_loss), ranges))
 
 

@@ -1,4 +1,4 @@
-"""What a replay will do, step by step. Pure, except that Spark has counted before."""
+"""What a replay will do, step by step. Pure: it works with counts that Spark has made before."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from weft.limits import EVENT_PAYLOAD_BYTES_MAX, MIB, OFFSET_MAX, PARTITIONS_MAX
 from weft.model import parse_node_id, parse_topic
 from weft.spark.staging import SINK_TARGETS_MAX
 
-REPLAY_STRETCH_EVENTS: Final = 100_000  # offsets of a stretch: what goes into a step whole, however large its events
-REPLAY_STRETCHES_MAX: Final = 100_000  # of a plan, which is one event: 10 G events in stretches of 100,000
-REPLAY_STEP_BYTES: Final = 256 * MIB  # staged and sorted at once, unless one stretch alone has more
-REPLAY_STEP_TARGETS_MAX: Final = SINK_TARGETS_MAX // 2  # topics and partitions: one write takes no more than twice that
+REPLAY_STRETCH_EVENTS: Final = 100_000  # offsets in a stretch, which is never divided between steps
+REPLAY_STRETCHES_MAX: Final = 100_000  # in a plan, which has to fit one event: 10 G events in stretches of 100,000
+REPLAY_STEP_BYTES: Final = 256 * MIB  # staged and sorted in one step, unless a single stretch has more
+REPLAY_STEP_TARGETS_MAX: Final = SINK_TARGETS_MAX // 2  # topics and partitions; one write takes twice as many
 
 
 class BadPlan(PeerError):
-    """What is kept under the name of a replay is not a plan."""
+    """What is stored under the name of a replay is not a plan."""
 
 
 class StreamKey(NamedTuple):
-    """Whose events they are, in the order in which a stream's epochs follow each other."""
+    """A stream and its epoch. The order of keys puts a stream's epochs one after the other."""
 
     topic: str
     origin: str
@@ -32,7 +32,7 @@ class StreamKey(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Events of a stream between two offsets, both included; a row of Spark's count."""
+    """Events of a stream between two offsets, both included; one row of the count that Spark makes."""
 
     stream: StreamKey
     first_offset: int
@@ -80,7 +80,8 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(found: Iterable[Stretch], step_events: int) -> Plan:
-    """Steps of about so many events, and of bytes and topics that one write can have; a stretch is never cut."""
+    """Divide the stretches into steps of about ``step_events`` events, within the limits of one write. A stretch is
+    never cut."""
     steps: list[Step] = []
     together: list[Stretch] = []
     events = size_bytes = 0
@@ -102,9 +103,10 @@ def plan(found: Iterable[Stretch], step_events: int) -> Plan:
 
 
 def _by_time(found: Iterable[Stretch]) -> list[Stretch]:
-    """By the time of their first event, except that a stream's stretches stay in order.
+    """Order stretches by the time of their first event, but keep each stream's stretches in order.
 
-    Publishers choose timestamps: where a later stretch says that it is earlier, it counts as no earlier than the last.
+    Publishers choose timestamps. If a later stretch of a stream has an earlier time, it counts as having the time of
+    the stretch before it.
     """
     timed: list[tuple[int, Stretch]] = []
     stream, latest_us = None, 0
@@ -151,5 +153,5 @@ def _check(stretches: Sequence[Stretch]) -> None:
 
 
 def wait_s(events: int, elapsed_s: float, events_per_s: float | None) -> float:
-    """How long to rest after so many events, so that they come no faster on average."""
+    """How long to wait after this many events, to stay within the rate on average."""
     return 0.0 if events_per_s is None else max(events / events_per_s - elapsed_s, 0.0)

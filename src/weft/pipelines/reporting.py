@@ -1,6 +1,6 @@
-"""Tells the mesh how a run is doing, so that the console and every node's metrics have it.
+"""Reports to the mesh how a run is doing, so that the console and every node's metrics can show it.
 
-A thread of its own writes to the bucket: a mesh that is slow or away delays nothing. If the pipeline may not write
+A thread of its own writes to the bucket, so a slow or unreachable mesh delays nothing. If the pipeline may not write
 there, it logs that once, and the run goes on.
 """
 
@@ -27,11 +27,11 @@ from weft.model.pipeline_reports import (
 from weft.pipelines.records import RunRecord
 
 REPORT_INTERVAL_S: Final = 5.0  # between two reports, unless the state changes
-CLOSE_TIMEOUT_S: Final = 5.0  # for the last one
+CLOSE_TIMEOUT_S: Final = 5.0  # for the last report
 
 
 def report_of(record: RunRecord) -> PipelineReport:
-    """What others may know of a run: not where it runs, nor with which files."""
+    """What others may know of a run. It leaves out where the run is, and its files."""
     return PipelineReport(
         name=record.name,
         pipeline=record.pipeline,
@@ -55,7 +55,7 @@ def report_of(record: RunRecord) -> PipelineReport:
 
 
 class Reporter:
-    """``connect`` makes a client of the mesh, when the first report is due."""
+    """Reports on one run. ``connect`` makes a client of the mesh when the first report is due."""
 
     def __init__(self, connect: Callable[[], Client], say: Callable[[str], None]) -> None:
         self._connect = connect
@@ -71,7 +71,7 @@ class Reporter:
         self._thread.start()
 
     def tell(self, record: RunRecord) -> None:
-        """Soon, if there is something new. Of several that come meanwhile, the last one counts."""
+        """Report this record soon, if it has news. If several come before that, only the last one is reported."""
         now_s = time.monotonic()
         if record.state == self._told_state and now_s - self._told_s < REPORT_INTERVAL_S:
             return
@@ -81,7 +81,7 @@ class Reporter:
         self._due.set()
 
     def close(self) -> None:
-        """Wait for the last one, a little."""
+        """Wait a little for the last report."""
         self._is_over = True
         self._due.set()
         self._thread.join(CLOSE_TIMEOUT_S)
@@ -92,7 +92,7 @@ class Reporter:
             while True:
                 self._due.wait()
                 self._due.clear()
-                is_over = self._is_over  # before looking: what was told before the end is not missed
+                is_over = self._is_over  # read before taking the record, so that the last record is not missed
                 with self._lock:
                     record, self._next = self._next, None
                 if record is not None:
@@ -106,7 +106,7 @@ class Reporter:
                             return
                         if isinstance(error, Unauthenticated) and client is not None:
                             client.close()
-                            client = None  # the next one has the key that is there by then
+                            client = None  # the next client takes the key that is current then
                 if is_over:
                     return
         finally:

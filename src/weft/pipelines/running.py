@@ -1,4 +1,4 @@
-"""Running a pipeline: one session, its queries or its job, a line for every batch, and a record of how it is doing."""
+"""Runs a pipeline: one session, its queries or its job, a line for every batch, and a record of how it is doing."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ if TYPE_CHECKING:
 ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 SLOW_START: Final = "Python worker failed to connect back"
 SLOW_STARTS_MAX: Final = 12  # each takes ten seconds: two minutes, for a machine with ten times its load
-SPARK_MODULES: Final = ("pyspark.", "py4j.", "grpc.")  # which raise what Spark says
-CAUSE: Final = re.compile(r"^: (?:[\w.$]+: )?(.+)$", re.MULTILINE)  # of what Java says, below who was called
-LOOK_INTERVAL_S: Final = 0.5  # how soon a wish to stop and the end of a batch are seen
+SPARK_MODULES: Final = ("pyspark.", "py4j.", "grpc.")  # modules whose errors come from Spark
+CAUSE: Final = re.compile(r"^: (?:[\w.$]+: )?(.+)$", re.MULTILINE)  # finds the cause in Java's error text
+LOOK_INTERVAL_S: Final = 0.5  # how soon a request to stop and the end of a batch are noticed
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the one who starts a run asks for."""
+    """What the person who starts a run asks for."""
 
     config: Path
-    overrides: dict[str, object]  # by dotted names, above the file
+    overrides: dict[str, object]  # by dotted names; they override the file
     execute: bool = False
     available_now: bool = False
 
 
 def run(pipeline: Any, wish: Wish, records: Records, say: Callable[[str], None]) -> Outcome:
-    """Run it to its end: what it did, or WeftError. ``say`` gets a line at a time, for people."""
+    """Run the pipeline to its end; return what it did, or raise WeftError. ``say`` gets lines for people."""
     _check_wish(pipeline, wish)
     overrides = dict(wish.overrides)
     if wish.available_now:
@@ -108,7 +108,7 @@ def _with_spark(
     traces: BatchTraces | None,
     say: Callable[[str], None],
 ) -> tuple[Outcome, RunRecord]:
-    """The part of a run that Spark does; Spark is stopped at its end."""
+    """The part of a run that needs Spark; Spark is stopped at its end."""
     say("starting Spark")
     is_job = isinstance(pipeline, Job)
     spark = _session(record.name, settings.spark, is_job=is_job)
@@ -130,14 +130,14 @@ def _with_spark(
             case _:
                 raise AssertionError(f"{pipeline!r} is no pipeline")
     finally:
-        with suppress(Exception):  # of Spark, which may be gone: a signal for a whole service ends its Java as well
+        with suppress(Exception):  # Spark may be gone: a signal to a whole service ends its Java as well
             spark.stop()
     return outcome, record
 
 
 @contextmanager
 def spark_told() -> Iterator[None]:
-    """What Spark raises, in two languages and on a page, becomes one sentence."""
+    """Turn Spark's errors, a page of text in two languages, into one sentence."""
     try:
         yield
     except Exception as error:  # of Spark, classic or Connect: they have no class in common
@@ -147,14 +147,14 @@ def spark_told() -> Iterator[None]:
 
 
 def _is_idle(pipeline: Any, settings: Any) -> bool:
-    """Whether there is nothing to start Spark for, as far as that can be known here."""
+    """Whether there is no work to start Spark for, as far as that can be known without it."""
     is_idle = pipeline.is_idle if isinstance(pipeline, Streaming) else None
     return is_idle is not None and runs_here(settings.spark) and is_idle(settings)
 
 
 @contextmanager
 def _reporting(settings: PipelineSettings, records: Records, say: Callable[[str], None]) -> Iterator[None]:
-    """While this is entered, the mesh is told of every record, if the pipeline talks to one."""
+    """While this is entered, every record is reported to the mesh, if the pipeline talks to one."""
     if not (settings.report and settings.uses_mesh()):
         yield
         return
@@ -167,7 +167,8 @@ def _reporting(settings: PipelineSettings, records: Records, say: Callable[[str]
 
 
 def _session(name: str, wanted: SparkSection, *, is_job: bool) -> SparkSession:
-    """Spark's own log is quiet: if a run fails, we say why in one sentence. Jobs let Spark adapt its plans."""
+    """Make a session. Spark's own log is quiet: if a run fails, we say why in one sentence. For jobs, Spark may adapt
+    its plans."""
     defaults = {ADAPTIVE: "true"} if is_job else {}
     return session(f"weft {name}", master=wanted.master, conf=defaults | wanted.conf, log_level="fatal")
 
@@ -175,8 +176,8 @@ def _session(name: str, wanted: SparkSection, *, is_job: bool) -> SparkSession:
 def started(
     pipeline: Streaming[Any], spark: SparkSession, settings: Any, say: Callable[[str], None]
 ) -> Sequence[StreamingQuery]:
-    """Its queries. A Spark Connect server gives the Python of ``foreachBatch`` ten seconds to begin; a busy machine
-    may not manage that, so it is tried again."""
+    """Start the pipeline's queries and return them. A Spark Connect server gives the Python of ``foreachBatch`` ten
+    seconds to begin. A busy machine may need longer, so the start is tried again."""
     for _ in range(SLOW_STARTS_MAX):
         try:
             return pipeline.start(spark, settings)
@@ -198,7 +199,7 @@ def _beside(
 
 
 def _check_wish(pipeline: Any, wish: Wish) -> None:
-    """Flags that mean nothing here are mistakes: who gave them expects something else to happen."""
+    """Refuse flags that mean nothing for this pipeline: the person who gave them expects something else to happen."""
     if wish.available_now and not isinstance(pipeline, Streaming):
         raise UsageError(f"{pipeline.name} ends by itself: --available-now is for pipelines that go on")
     if wish.execute and not (isinstance(pipeline, Job) and pipeline.plans_first):
@@ -210,7 +211,7 @@ class SparkFailed(WeftError):
 
 
 class QueryFailed(WeftError):
-    """A streaming query ended with an error. The checkpoint is kept: a new run goes on where it was."""
+    """A streaming query ended with an error. The checkpoint is kept: a new run continues where this one stopped."""
 
 
 def watch(
@@ -220,7 +221,7 @@ def watch(
     traces: BatchTraces | None,
     say: Callable[[str], None],
 ) -> tuple[Outcome, RunRecord]:
-    """Until all queries have ended, one has failed, or somebody wants them to stop."""
+    """Watch the queries until all have ended, one has failed, or somebody wants them to stop."""
     known = {query.id: QueryRecord(query.name or query.id) for query in queries}
     with _stop_signals() as stopping:
         while not (stopping.wait(LOOK_INTERVAL_S) or records.is_asked_to_stop(record.name)):
@@ -229,7 +230,7 @@ def watch(
                 for query in queries:
                     _look(query, known, traces, say)
                 failed = next((query for query in queries if query.exception() is not None), None)
-            except Exception:  # of Spark, which the signal may have ended before us
+            except Exception:  # from Spark, which the signal may have ended first
                 if stopping.is_set():
                     break
                 raise
@@ -248,7 +249,7 @@ def watch(
 def _look(
     query: StreamingQuery, known: dict[str, QueryRecord], traces: BatchTraces | None, say: Callable[[str], None]
 ) -> None:
-    """Take up the batches that were finished since the last look."""
+    """Record the batches that were finished since the last look."""
     for progress in query.recentProgress:
         last = known[query.id]
         if int(progress["batchId"]) > last.batch:
@@ -260,7 +261,7 @@ def _look(
 
 
 def _stop(queries: Sequence[StreamingQuery]) -> None:
-    """What cannot be stopped ends with its session, or has ended already."""
+    """Stop the queries. A query that cannot be stopped ends with its session, or has ended already."""
     for query in queries:
         with suppress(Exception):  # of Spark, classic or Connect
             query.stop()
@@ -271,7 +272,7 @@ def _total(word: str, known: dict[str, QueryRecord]) -> str:
 
 
 def _first_line(error: object) -> str:
-    """What went wrong, without the trace of two languages; the cause that a Python worker named, if there is one."""
+    """What went wrong, without the traces of two languages; the cause that a Python worker named, if there is one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line for line in lines if line.startswith("weft.")]
     causes = CAUSE.findall(str(error))

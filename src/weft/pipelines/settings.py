@@ -1,7 +1,7 @@
-"""What every pipeline's configuration has: how to reach the mesh, what to read from it, how to run.
+"""The settings that every pipeline has: how to reach the mesh, what to read from it, how to run.
 
-One TOML or YAML file configures one pipeline. A pipeline adds its own tables to ``StreamingSettings`` or
-``JobSettings``; see ``docs/pipelines.md`` for a file of each.
+One TOML or YAML file configures one pipeline. A pipeline adds its own sections to ``StreamingSettings`` or
+``JobSettings``. ``docs/pipelines.md`` has an example file for each pipeline.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def _trigger(text: str) -> str:
 
 
 def _master(text: str) -> str:
-    """Spark says it on a page, and ends."""
+    """Check the master here: Spark itself reports a wrong one with a page of text, and exits."""
     if not MASTER.fullmatch(text):
         raise ValueError("has to be local[N], local[*], spark://HOST:PORT, k8s://..., yarn, or sc://HOST:PORT")
     return text
 
 
 def _directory(given: object) -> object:
-    """A Path has lost what tells a store from a directory."""
+    """Refuse the address of a store: as a Path it would look like a directory."""
     if isinstance(given, str) and (found := STORE.match(given)):
         raise ValueError(
             f"Spark keeps its checkpoint in a directory here, not in {found[0]}//: without a jar it has no way to an "
@@ -75,7 +75,7 @@ Name = Annotated[str, AfterValidator(_name)]
 
 
 class MeshSection(Section):
-    """How to reach the mesh. Nothing set: the current context (`weft context`)."""
+    """How to reach the mesh. If nothing is set, the current context is used (`weft context`)."""
 
     nodes: tuple[str, ...] = Field(default=(), description="Nodes to read from and write to, `host:port`.")
     context: str | None = Field(default=None, description="A context, instead of nodes and files.")
@@ -124,7 +124,7 @@ class SourceSection(Section):
     )
 
     def options(self, group: str) -> dict[str, str]:
-        """As options of ``format("weft")``; ``group`` is for when none is set."""
+        """As options of ``format("weft")``; ``group`` is the default group."""
         timestamp = self.starting_timestamp
         named = {
             "subscribe": self.subscribe,
@@ -141,7 +141,7 @@ class SourceSection(Section):
 
 
 class SparkSection(Section):
-    """The Spark session. Under ``spark-submit``, what that says counts."""
+    """The Spark session. Under ``spark-submit``, its own settings count instead."""
 
     master: Annotated[str, AfterValidator(_master)] | None = Field(
         default=None, description="Any Spark master, or `sc://host:port` for Spark Connect; unset: local[*]."
@@ -165,7 +165,7 @@ class RunSection(Section):
 
 
 class PipelineSettings(Section):
-    """All pipelines."""
+    """The settings of all pipelines."""
 
     name: Name | None = Field(default=None, description="What this run is called by `weft pipeline status`.")
     report: bool = Field(
@@ -175,21 +175,21 @@ class PipelineSettings(Section):
     spark: SparkSection = SparkSection()
 
     def run_name(self, pipeline: str) -> str:
-        """What the run is called; only one of a name runs at a time."""
+        """The name of the run; only one run of a name is alive at a time."""
         return self.name or pipeline
 
     def uses_mesh(self) -> bool:
-        """Whether it talks to nodes: pipelines with a source do, if it is set."""
+        """Whether the pipeline talks to nodes. A pipeline with a source does, if the source is set."""
         return getattr(self, "source", None) is not None
 
     def reads(self) -> str | None:
-        """The topics and patterns that it reads from the mesh; None if it reads nothing there."""
+        """The topics and patterns that the pipeline reads from the mesh; None if it reads nothing there."""
         source: SourceSection | None = getattr(self, "source", None)
         return None if source is None else source.subscribe
 
 
 class StreamingSettings(PipelineSettings):
-    """Pipelines that go on until they are stopped, or until they have read all there is."""
+    """Pipelines that run until they are stopped, or until they have read all there is."""
 
     run: RunSection
 

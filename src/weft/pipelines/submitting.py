@@ -1,6 +1,6 @@
 """A pipeline as a plain application: ``spark-submit archive.py --config archive.toml``.
 
-The same flags as ``weft pipeline run``; lines go to standard error, the outcome to standard output.
+It takes the same flags as ``weft pipeline run``. Lines go to standard error, the outcome to standard output.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SETTING: Final = re.compile(r"""((?:"[^"]*"|'[^']*'|[^"'=])+)=""")
 
 
 def main(pipeline: Any, arguments: Sequence[str] | None = None) -> None:
-    """Run it as the command line says, and end the process."""
+    """Run the pipeline as the command line says, and end the process."""
     parser = argparse.ArgumentParser(prog=f"{pipeline.name}.py", description=find(pipeline.name).summary)
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="TOML or YAML")
     parser.add_argument("--table", metavar="TABLE", help="its path or address, or catalog.namespace.table")
@@ -48,8 +48,8 @@ def main(pipeline: Any, arguments: Sequence[str] | None = None) -> None:
 
 
 def read_overrides(settings: Sequence[str]) -> dict[str, object]:
-    """``name=value`` as values by dotted names, with quotes around parts that have dots: ``spark.conf."spark.a.b"=1g``.
-    What is no TOML value is text."""
+    """Parse ``name=value`` into values by dotted names. Parts with dots are quoted: ``spark.conf."spark.a.b"=1g``. A
+    value that is not TOML is taken as text."""
     overrides: dict[str, object] = {}
     for setting in settings:
         name, text = _split(setting)
@@ -61,8 +61,8 @@ def read_overrides(settings: Sequence[str]) -> dict[str, object]:
 
 
 def table_overrides(table: str) -> dict[str, object]:
-    """What ``--table`` means: a name has two dots and no slash, everything else is a path. A name of another catalog's
-    form would become a directory that nobody looks for."""
+    """What ``--table`` means: a name has two dots and no slash; everything else is a path. A name in another catalog's
+    form is refused, because it would become a directory that nobody looks for."""
     if TABLE_NAME.fullmatch(table):
         return {"table.name": table}
     if OTHER_NAME.fullmatch(table) and not Path(table).exists():
@@ -74,7 +74,7 @@ def table_overrides(table: str) -> dict[str, object]:
 
 
 def _split(setting: str) -> tuple[str, str]:
-    """Name and value: at the first ``=`` that is not within quotes."""
+    """Split at the first ``=`` that is not within quotes, into name and value."""
     found = SETTING.match(setting)
     if found is None:
         raise UsageError(f"--set takes NAME=VALUE, not '{setting}'")

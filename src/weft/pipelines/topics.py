@@ -1,4 +1,4 @@
-"""Topics of a table by pattern, in Spark."""
+"""Selecting a table's rows by topics and patterns, in Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def selects(subscribe: str) -> Column:
-    """Whether the column ``topic`` is one that a list of topics and patterns selects."""
+    """A condition: the list of topics and patterns selects the column ``topic``."""
     from pyspark.sql import functions as f
 
     selection = parse_selection("subscribe", subscribe)
@@ -25,7 +25,7 @@ def selects(subscribe: str) -> Column:
 
 
 def selected(subscribe: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows whose topic it selects, as ``selects`` does in Spark."""
+    """The rows whose topic the list selects; the same as ``selects``, without Spark."""
     selection = parse_selection("subscribe", subscribe)
     wanted, excluded = (
         [re.compile(topic_regex(pattern)) for pattern in patterns]
@@ -40,7 +40,7 @@ def selected(subscribe: str, rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def topic_regex(pattern: str) -> str:
-    """A regular expression, in Java's and Python's words, for the topics that a pattern selects."""
+    """A regular expression for the topics that a pattern selects. It means the same in Java and in Python."""
     signs = {"*": r"[^.]+", ">": r".+"}
     return "^" + r"\.".join(signs.get(token) or _literal(token) for token in pattern.split(".")) + "$"
 

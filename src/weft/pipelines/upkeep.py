@@ -1,8 +1,8 @@
-"""Keeping a table in good order while it is written: compaction, vacuum, snapshots, in a bounded share of the time.
+"""Keeps a table in good order while it is written: compaction, vacuum, snapshots, in a limited share of the time.
 
-A thread beside the query, in the process that started it. All that it does is safe beside the writer and beside other
-keepers: each step swaps files in one commit, and is left if somebody else was faster. A step that fails is told, and
-the query goes on: a table with small files is better than no table.
+It runs in a thread beside the query, in the process that started the query. It is safe beside the writer and other
+keepers: each step swaps files in one commit, and is dropped if somebody else was faster. If a step fails, the failure
+is reported and the query goes on: a table with small files is better than no table.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-UPKEEP_SHARE_MAX: Final = 0.9  # all of the time would leave none to look at anything else
+UPKEEP_SHARE_MAX: Final = 0.9  # a share of 1 would leave no time for anything else
 UPKEEP_GRACE_HOURS_MAX: Final = 24 * 365
-UPKEEP_VACUUM_S: Final = 3600.0  # files on disk that nobody needs cost money, not correctness
+UPKEEP_VACUUM_S: Final = 3600.0  # between two vacuums, which are not urgent: unneeded files only cost money
 UPKEEP_PASS_S: Final = 10.0  # between looks at the table's files: each lists them all
-LOOK_S: Final = 0.5  # how soon slow batches, and a wish to stop, are seen
-STOP_TIMEOUT_S: Final = 60.0  # for the step in hand; what comes after it is left
+LOOK_S: Final = 0.5  # how soon slow batches and a request to stop are noticed
+STOP_TIMEOUT_S: Final = 60.0  # how long to wait for the current step; later steps are not begun
 
 
 class UpkeepSection(Section):
@@ -56,13 +56,13 @@ class UpkeepSection(Section):
 
 @dataclass(slots=True)
 class Done:
-    """What a keeper has done so far; as text, what is worth a word of it."""
+    """What a keeper has done so far. As text: the parts that are worth reporting."""
 
     files_before: int = 0
     files_after: int = 0
     swept: int = 0
     late_rows: int = 0
-    beside: Sequence[object] = ()  # what others have to say, as text
+    beside: Sequence[object] = ()  # further objects whose text is added to the report
 
     def __str__(self) -> str:
         told = [
@@ -76,7 +76,7 @@ class Done:
 
 @dataclass(slots=True)
 class Keeper:
-    """One table's. ``pass_over`` is one look at it, with the work that is due; ``run`` does so again and again."""
+    """Keeps one table. ``pass_over`` looks at it once and does the work that is due; ``run`` repeats that."""
 
     spark: SparkSession
     table: lake.Table
@@ -93,12 +93,12 @@ class Keeper:
         self._sizes = Sizes(self.goal.share)
 
     def begin(self) -> None:
-        """Files that are there now are nobody's late rows."""
-        with suppress(lake.TableError):  # the first pass tells it, and begins then
+        """Remember the files that are there now: their rows do not count as late."""
+        with suppress(lake.TableError):  # the first pass reports the error, and begins then
             self._known = {file.path for file in self.table.files()}
 
     def pass_over(self, now_s: float) -> None:
-        """``now_s`` is the time of day: files have such."""
+        """Look at the table once. ``now_s`` is the wall-clock time, because files have wall-clock times."""
         files = self.table.files()
         self._count_late(files, now_s)
         bins = worthwhile(files, self.goal.file_bytes)
@@ -109,7 +109,7 @@ class Keeper:
             self.done.files_after += len(changed.added)
         if told := self._sizes.take(sum(each.size_bytes for each in bins[step:])):
             self.say(told)
-        # A run that begins sweeps only if it has replaced something: with a run every minute nobody else has time to.
+        # A new run vacuums only if it has replaced files: otherwise a run every minute would do little else.
         if self._vacuum_s is None and not bins:
             self._vacuum_s = now_s
         elif self._vacuum_s is None or now_s - self._vacuum_s >= UPKEEP_VACUUM_S:
@@ -117,12 +117,12 @@ class Keeper:
             self.done.swept += len(vacuum(self.table, now_s=now_s, grace_s=self.grace_s))
 
     def end(self) -> None:
-        """Count what has come since the last pass."""
+        """Count the late rows since the last pass."""
         with suppress(lake.TableError, OSError):  # a count is no reason for a run to fail
             self._count_late(self.table.files(), time.time())
 
     def _count_late(self, files: Sequence[DataFile], now_s: float) -> None:
-        """Rows that came to days which were over: they are kept, and counted. What was there before is not."""
+        """Count rows that were added to days that were already over. Rows that were there before do not count."""
         known, self._known = self._known, {file.path for file in files}
         if known is None:
             return
@@ -155,8 +155,8 @@ class Keeper:
             self.pass_over(time.time())
             self._broken = None
         except lake.TableChanged:
-            pass  # somebody else was faster with the same files
-        except Exception as error:  # from Spark, stores or formats: none of them is a reason to stop writing
+            pass  # somebody else changed the same files first
+        except Exception as error:  # from Spark, stores or formats: no reason to stop writing
             told = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
             if not stopping.is_set() and told != self._broken:
                 self.say(f"the table was not compacted: {told}")
@@ -165,8 +165,8 @@ class Keeper:
 
 @contextmanager
 def keeping(keeper: Keeper, queries: Sequence[StreamingQuery], *, to_the_end: bool) -> Iterator[Keeper]:
-    """Keep the table while this is entered. ``to_the_end``: a run that ends by itself makes one pass more, because it
-    may be over before the first."""
+    """Keep the table in order while this is entered. ``to_the_end``: a run that ends by itself makes one more pass,
+    because it may be over before the first one."""
     keeper.begin()
     stopping = threading.Event()
     thread = threading.Thread(target=keeper.run, args=(queries, stopping), name="upkeep", daemon=True)

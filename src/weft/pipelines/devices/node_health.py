@@ -1,12 +1,12 @@
-"""Whether a device is alive, by its heartbeats: pure decisions about one node, in the order of time.
+"""Whether a device is alive, judged by its heartbeats: pure decisions about one node, in time order.
 
-A node's signals come in any order, several times, and by several ways. So none is acted upon when it arrives: it waits
-until the watermark, the time before which no more is expected, has passed it (``arrive``, ``advance``). What is decided
-then follows from the set of signals alone, however they came and in however many steps time went on.
+A node's signals come in any order, several times, and by several ways. So a signal is not acted upon when it arrives.
+It waits until the watermark, the time before which no more signals are expected, has passed it (``arrive``,
+``advance``). So decisions depend only on the set of signals, not on their order or on the steps in which time moved on.
 
-A node is alive when it is heard of, late when nothing came for some of its intervals, gone after some more, or when it
-was said to have left; and forgotten some time after that. Agents of Coaty send no heartbeats: they live until they are
-deadvertised.
+A node is alive when something is heard from it, and late when nothing has come for some of its intervals. It is gone
+after some more intervals, or when somebody says that it has left, and it is forgotten some time after that. Agents of
+Coaty send no heartbeats: they are alive until they are deadvertised.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msgspec.structs import astuple, replace
 
 from weft.limits import HEALTH_INTERVAL_S_MAX
 
-HEALTH_WAITING_MAX: Final = 1024  # signals of one node that wait for the watermark: 17 a second for a minute
+HEALTH_WAITING_MAX: Final = 1024  # waiting signals of one node: 17 a second for a minute
 US: Final = 1_000_000
 
 
@@ -44,7 +44,7 @@ class Status(StrEnum):
 
 
 class AlertKind(StrEnum):
-    GONE = "gone"  # nothing came for too long, or a bye
+    GONE = "gone"  # nothing came for too long, or a bye came
     BACK = "back"  # heard of again after that
     GAP = "gap"  # heard of again after being late
     RESTARTED = "restarted"  # its uptime began at 0 again, with or without a gap
@@ -53,22 +53,22 @@ class AlertKind(StrEnum):
 class Rules(Struct, frozen=True):
     """How long a node may be silent, in its own intervals."""
 
-    interval_s: float  # of nodes that do not say
+    interval_s: float  # of nodes that do not say their own
     late_intervals: float
     gone_intervals: float
-    forget_s: float  # after a node was gone for so long, it is a new one when it comes back
+    forget_s: float  # a node that was gone for longer counts as new when it comes back
     beats: bool = True  # False: these nodes send no heartbeats, so silence says nothing
 
     def of(self, protocol: Protocol) -> Rules:
-        """Agents of Coaty are watched over by their neighbours, who tell their last will."""
+        """The rules for a protocol. Agents of Coaty send no heartbeats: a last will says when they are gone."""
         return replace(self, beats=protocol is not Protocol.COATY)
 
 
 class Signal(Struct, frozen=True, array_like=True):
     """One sign of life or death. A Struct, because it is kept as bytes in Spark's state.
 
-    ``at_us`` is when it was received, or as near to that as is known. ``message`` tells copies of one packet from other
-    packets.
+    ``at_us`` is when it was received, or the best approximation of that. ``message`` is the same for all copies of one
+    packet, and different for other packets.
     """
 
     at_us: int
@@ -84,10 +84,10 @@ class Node(Struct, frozen=True):
     """What is known of a node."""
 
     status: Status
-    since_us: int  # when it came to that status
-    first_us: int  # heard of for the first time
+    since_us: int  # when it got that status
+    first_us: int  # when it was heard of for the first time
     last_us: int  # ... and for the last
-    up_since_us: int  # when it started, as far as it says or can be seen
+    up_since_us: int  # when it started, as it says or as its signals show
     message: str
     interval_s: float | None = None
     hops: int | None = None
@@ -105,12 +105,12 @@ class Alert(Struct, frozen=True):
 
     kind: AlertKind
     at_us: int
-    last_us: int  # when the node had been heard of before that
+    last_us: int  # when the node was last heard of before the alert
     missed: int = 0  # heartbeats since
 
 
 class Known(Struct, frozen=True):
-    """All that is kept for one node: what was decided, until when, and signals that wait for later, oldest first."""
+    """All that is kept for one node: its state, until when that is decided, and waiting signals, oldest first."""
 
     node: Node | None = None
     waiting: tuple[Signal, ...] = ()
@@ -118,7 +118,7 @@ class Known(Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is lost if this is not kept."""
+        """Whether there is nothing worth keeping."""
         return self.node is None and not self.waiting
 
 
@@ -134,21 +134,21 @@ def decode_known(data: bytes) -> Known:
 
 
 def in_order(signals: Iterable[Signal]) -> tuple[Signal, ...]:
-    """By time; of one that came twice, one."""
+    """The signals in time order, without repeats."""
     return tuple(sorted(set(signals), key=_order))
 
 
 def arrive(known: Known, signals: Iterable[Signal]) -> Known:
-    """Let signals wait. One that comes after its time was decided comes too late."""
+    """Add signals to those that wait. Drop a signal if its time was already decided: it comes too late."""
     timely = (signal for signal in signals if signal.at_us > known.decided_us)
     waiting = in_order((*known.waiting, *timely))
-    while len(waiting) > HEALTH_WAITING_MAX:  # a flood: every second one says as much about life and silence
+    while len(waiting) > HEALTH_WAITING_MAX:  # a flood: every second signal says just as much
         waiting = (*waiting[:-1:2], waiting[-1])
     return replace(known, waiting=waiting)
 
 
 def advance(known: Known, until_us: int, rules: Rules) -> tuple[Known, list[Alert]]:
-    """Time has come to ``until_us``: what has become of the node, and what is worth telling, in order."""
+    """Move time on to ``until_us``. Return what is then known of the node, and the alerts, in order."""
     node, alerts = known.node, list[Alert]()
     due = [signal for signal in known.waiting if signal.at_us <= until_us]
     for signal in due:
@@ -159,7 +159,7 @@ def advance(known: Known, until_us: int, rules: Rules) -> tuple[Known, list[Aler
 
 
 def next_us(known: Known, rules: Rules) -> int | None:
-    """When there will be something to decide, if nothing else comes before."""
+    """When the next decision is due if nothing else comes before."""
     times = [signal.at_us for signal in known.waiting[:1]]
     if known.node is not None and (deadline_us := _deadline_us(known.node, rules)) is not None:
         times.append(deadline_us)
@@ -171,7 +171,7 @@ def _order(signal: Signal) -> tuple[object, ...]:
 
 
 def _silent(node: Node | None, until_us: int, rules: Rules, alerts: list[Alert]) -> Node | None:
-    """Nothing came up to ``until_us``."""
+    """The node after silence up to ``until_us``."""
     while node is not None and (at_us := _deadline_us(node, rules)) is not None and at_us <= until_us:
         match node.status:
             case Status.ALIVE:
@@ -187,7 +187,7 @@ def _silent(node: Node | None, until_us: int, rules: Rules, alerts: list[Alert])
 
 
 def _deadline_us(node: Node, rules: Rules) -> int | None:
-    """When silence will change something."""
+    """When continued silence will change the node's status."""
     match node.status:
         case Status.GONE:
             return node.since_us + round(rules.forget_s * US)
@@ -206,7 +206,7 @@ def _interval_s(node: Node, rules: Rules) -> float:
 
 
 def _missed(node: Node, at_us: int, rules: Rules) -> int:
-    """Heartbeats that should have come between the last one and ``at_us``, itself not counted."""
+    """How many heartbeats should have come between the last one and ``at_us``; one at ``at_us`` does not count."""
     if not rules.beats:
         return 0
     return max(round((at_us - node.last_us) / (_interval_s(node, rules) * US)) - 1, 0)
@@ -226,7 +226,7 @@ def _heard(node: Node | None, signal: Signal, rules: Rules, alerts: list[Alert])
             message=signal.message,
         )
     elif signal.message == node.message:
-        return node  # the same packet by another way
+        return node  # a copy of the same packet that came by another way
     else:
         node = _alive(node, signal.at_us, started_us, rules, alerts)
     delays_us = [delay_us for delay_us in (node.delay_us_max, signal.delay_us) if delay_us is not None]
@@ -243,7 +243,8 @@ def _heard(node: Node | None, signal: Signal, rules: Rules, alerts: list[Alert])
 
 
 def _alive(node: Node, at_us: int, started_us: int | None, rules: Rules, alerts: list[Alert]) -> Node:
-    """The node is alive, whatever it was; tell what ends with that. ``started_us`` is by the node's own uptime."""
+    """The node is alive now, whatever it was before; add alerts about what changed. ``started_us`` is when it started,
+    by its own uptime."""
     missed = _missed(node, at_us, rules)
     back = Alert(AlertKind.BACK, at_us, node.last_us, missed)
     match node.status:
@@ -259,22 +260,22 @@ def _alive(node: Node, at_us: int, started_us: int | None, rules: Rules, alerts:
                 node = replace(node, up_since_us=at_us)  # as far as anybody can tell
         case _:
             assert_never(node.status)
-    # Uptimes are whole seconds, and travel for a while: a start that moved by less than an interval is the old one.
+    # Uptimes are whole seconds, and packets take time: a start that moved by less than an interval is the same start.
     if started_us is not None and started_us > node.up_since_us + max(_interval_s(node, rules), 2) * US:
         alerts.append(replace(back, kind=AlertKind.RESTARTED))
         return replace(node, up_since_us=started_us, restarts=node.restarts + 1)
     if started_us is not None and started_us < node.up_since_us:
-        return replace(node, up_since_us=started_us)  # it was up before it was heard of, or that one came quicker
+        return replace(node, up_since_us=started_us)  # it started before it was heard of, or this packet was faster
     return node
 
 
 def _left(node: Node | None, signal: Signal, alerts: list[Alert]) -> Node | None:
     if node is None or node.status is Status.GONE:
-        return node  # nobody knew it, or everybody knows
+        return node  # the node is unknown, or already gone
     alerts.append(Alert(AlertKind.GONE, signal.at_us, node.last_us))
     return replace(node, status=Status.GONE, since_us=signal.at_us, message=signal.message, outages=node.outages + 1)
 
 
 def _sane_interval_s(interval_s: float | None) -> float | None:
-    """What a node says of itself, if it can be: 0 says nothing, and nobody waits for days."""
+    """The interval that a node claims, if it is plausible: 0 means nothing, and nobody waits for days."""
     return interval_s if interval_s is not None and 0 < interval_s <= HEALTH_INTERVAL_S_MAX else None

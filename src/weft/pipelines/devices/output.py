@@ -20,7 +20,7 @@ REJECTED_ORDER: Final = ("offset",)  # nor does an event
 
 @dataclass(frozen=True, slots=True)
 class HealthOutput:
-    """``sink``: options of ``format("weft")`` for publishing alerts, if they are to be published."""
+    """The places that decisions go to. ``sink``: options of ``format("weft")`` for publishing alerts; None: do not."""
 
     nodes: lake.TableSettings
     alerts: lake.TableSettings
@@ -34,7 +34,7 @@ class HealthOutput:
         prepare_rejected(self.rejected)
 
     def put(self, checkpoint: str, rows: DataFrame, batch: int) -> None:
-        """A micro-batch of the query with this checkpoint. Each place knows by query and batch what it has already."""
+        """Write a micro-batch of the query with this checkpoint. Each place recognises batches that it already has."""
         query = lake.query_id(checkpoint)
         with kept(rows):
             nodes, alerts = _nodes(rows), _alerts(rows)
@@ -45,7 +45,7 @@ class HealthOutput:
                 _publish(alerts, {**self.sink, "txnAppId": query, "txnVersion": str(batch)})
 
     def put_history(self, rows: DataFrame, query: str) -> None:
-        """What was computed of a whole table. What the tables have of it from last time stays as it is."""
+        """Write what was computed from a whole table. Rows that are there from an earlier run stay as they are."""
         with kept(rows):
             rejected = rows.where("rejected IS NOT NULL").select(*REJECTED)
             _put_again(rejected, self.rejected, REJECTED_KEYS, REJECTED_ORDER, query)
@@ -68,7 +68,7 @@ def _put_again(
 
 
 def _publish(alerts: DataFrame, options: Mapping[str, str]) -> None:
-    """In one task, so that alerts of one batch are in the order of time."""
+    """Publish alerts in one task, so that those of one batch are in time order."""
     from pyspark.sql import functions as f
 
     in_order = alerts.coalesce(1).sortWithinPartitions("at", "protocol", "node", "alert")

@@ -1,11 +1,12 @@
-"""Signs of life, whatever says them: hellos and heartbeats of devices, agents that Coaty advertises and deadvertises.
+"""Signs of life from all sources: hellos and heartbeats of devices, and agents that advertise or deadvertise in Coaty.
 
-Everything becomes a ``Signal`` of a node. There are three sources:
+Each becomes a ``Signal`` of a node. There are three sources:
 
-- Topics of a gateway for EMM, ``weft.emm.hello`` and ``weft.emm.heartbeat``: datagrams that it has authenticated and
-  found to be new. Only nodes of the mesh can publish there. Their time is the device's own, but not after arrival.
-- Topics of a bridge to Coaty: an agent says hello by advertising its identity, and leaves by a Deadvertise, its own or
-  the one that its last will had others send.
+- Topics of a gateway for EMM, ``weft.emm.hello`` and ``weft.emm.heartbeat``: datagrams that the gateway has
+  authenticated and found to be new. Only nodes of the mesh can publish there. Their time is the device's own, capped at
+  the arrival time.
+- Topics of a bridge to Coaty: an agent says hello by advertising its identity. It leaves with a Deadvertise, either its
+  own or the one that the broker sends as its last will.
 - The table of good events that the pipeline ``packets`` writes.
 """
 
@@ -31,7 +32,7 @@ from weft.wire.reject import BadPacket
 DATAGRAMS: Final = ("weft.emm.hello", "weft.emm.heartbeat")
 TOPICS: Final = rf"{ADVERTISING}|^({'|'.join(map(re.escape, DATAGRAMS))})$"
 
-# ``data`` is a Signal of that node. Under the empty key it is a Rejected; or nothing, and ``at`` just tells the time.
+# ``data`` is a Signal of that node. Under the empty key it is a Rejected, or empty: then the row only tells the time.
 SIGNALS: Final = pa.schema({"node_key": pa.string(), "at": pa.timestamp("us", "UTC"), "data": pa.binary()})
 SIGNALS_DDL: Final = ddl({"node_key": "string", "at": "timestamp", "data": "binary"})
 NO_NODE: Final = ""
@@ -62,7 +63,7 @@ def parse_key(key: str) -> tuple[Protocol, str]:
 def read_events(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For ``mapInArrow``: events with ``timestamp_us`` and ``misdated``, to ``SIGNALS``.
 
-    Each batch also tells the time of its newest event, whatever that is about: time goes on while anything is heard.
+    Each batch also gives the time of its newest event of any kind, so that time moves on while anything is received.
     """
     for batch in batches:
         heard = batch.filter(pc.match_substring_regex(batch.column("topic"), TOPICS))
@@ -94,13 +95,13 @@ def _row(protocol: Protocol, node: str, signal: Signal) -> dict[str, Any]:
 
 
 def _rejected_row(identity: Mapping[str, Any], timestamp_us: int | None, reason: str) -> dict[str, Any]:
-    """Without ``at``: Spark would drop it if it came late."""
+    """A row without ``at``: with a time, Spark would drop it if it came late."""
     rejected = Rejected(**identity, timestamp_us=timestamp_us, rejected=reason)
     return {"node_key": NO_NODE, "data": msgspec.msgpack.encode(rejected)}
 
 
 def signals_of_datagram_untrusted(datagram: bytes, at_us: int) -> Found:
-    """Of an EMM or EMM-C datagram that a gateway took; raise only BadPacket."""
+    """The signals in an EMM or EMM-C datagram that a gateway accepted; raise only BadPacket."""
     protocol = protocol_of_untrusted(datagram)
     match protocol:
         case DatagramProtocol.EMM:
@@ -134,9 +135,9 @@ def _signals_of_compact(packet: emm_compact.Packet, at_us: int) -> Found:
 
 
 def signals_of_coaty_untrusted(topic: str, payload: bytes, at_us: int, message: str) -> Found:
-    """Of an Advertise or Deadvertise event; raise only BadCoatyMessage.
+    """The signals in an Advertise or Deadvertise event; raise only BadCoatyMessage.
 
-    A Deadvertise names objects of any kind. Those that are no agents were never alive here, and so cannot die.
+    A Deadvertise names objects of any kind. Objects that are not agents were never alive here, so they cannot die.
     """
     place = parse_mesh_topic(topic)
     if place is None or place.event not in (EventType.ADVERTISE, EventType.DEADVERTISE):

@@ -1,4 +1,4 @@
-"""``health`` inside Spark: what is known of each node is kept in Spark's state, and decided when its time has come."""
+"""``health`` inside Spark: Spark's state keeps what is known of each node; decisions are made when their time comes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_TIMER = 0
 
 
 class HealthProcessor(StatefulProcessor):
-    """Signals wait for the watermark, and so do deadlines: one timer for each node, for whatever comes first."""
+    """Makes signals and deadlines wait for the watermark. Each node has one timer, for whichever comes first."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -68,14 +68,14 @@ class HealthProcessor(StatefulProcessor):
             yield frame_of(rows, OUTPUT)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to close."""
 
     def _load(self) -> tuple[Known, int]:
         stored = self._state.get()
         return (Known(), NO_TIMER) if stored is None else (decode_known(stored[0]), stored[1])
 
     def _keep(self, key: str, known: Known, timer_ms: int) -> None:
-        """``timer_ms``: the timer that is set, if there is one."""
+        """Store what is known, and set the timer. ``timer_ms`` is the timer that is set now."""
         if known.is_empty:
             self._state.clear()
             return
@@ -90,7 +90,7 @@ class HealthProcessor(StatefulProcessor):
 
 
 def decide_history(rules: Rules, until_us: int, key: str, data: Sequence[bytes]) -> pd.DataFrame:
-    """All that there is under a key at once, for tables: what became of the node up to ``until_us``."""
+    """For tables: handle all signals of a key at once; the result is the node's history up to ``until_us``."""
     if key == NO_NODE:
         return frame_of(rejected_rows(data), OUTPUT)
     protocol, name = parse_key(key)

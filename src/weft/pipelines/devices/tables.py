@@ -43,7 +43,7 @@ ALERTS: Final = {
 }
 ALERT_KEYS: Final = ("protocol", "node", "alert", "at")
 
-OUTPUT: Final = in_micros(NODES | ALERTS | REJECTED)  # rows of all three, told apart by ``alert`` and ``rejected``
+OUTPUT: Final = in_micros(NODES | ALERTS | REJECTED)  # rows of all three tables; ``alert`` and ``rejected`` say which
 
 
 def rows_of(

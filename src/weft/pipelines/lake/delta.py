@@ -121,7 +121,7 @@ class DeltaLake(DeltaFiles):
             raise TableChanged(f"Delta refused to replace files: {error}", table=self.settings.path) from None
 
     def merge(self, rows: pa.Table, keys: Sequence[str], order_by: Sequence[str], query: str, batch: int) -> bool:
-        """Insert rows with new keys, and replace rows with the same keys that are earlier; False if that was done already.
+        """Insert rows with new keys, and replace earlier rows with the same keys; False if that was done already.
 
         The merge counts as a replacement, so it and a compaction of the same files cannot both succeed.
         """

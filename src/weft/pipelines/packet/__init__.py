@@ -1,1 +1,1 @@
-"""The parts of ``packets``: EMM and EMM-C datagrams decoded, judged and looked for among replays, in Spark."""
+"""The parts of ``packets``: decoding EMM and EMM-C datagrams, judging them, and finding replays, in Spark."""

@@ -1,4 +1,4 @@
-"""Packets of a block that arrays can say everything about. ``packet.decoding`` handles all others."""
+"""Judges those packets of a block that array code can handle completely. ``packet.decoding`` handles the others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _VALUES: Final = ("event_name", "int_value", "float_value", "binary_value", "jso
 
 
 def accept_emm(sightings: Sightings, means: Means) -> tuple[Rows, pa.RecordBatch]:
-    """Which rows are valid EMM packets, not sealed and not waiting for a signature check, and what they say."""
+    """The rows that are valid EMM packets, neither sealed nor in need of a signature check, and their content."""
     judged = means.emm_columns.sift(sightings.datagrams, sightings.packets.column("source"), sightings.arrived_s)
     means.emm_columns.refuse_unsealed(judged)
     rows = np.flatnonzero(judged.accepted & ~judged.sealed)
@@ -60,7 +60,7 @@ def _emm_columns(table: pa.RecordBatch) -> dict[str, pa.Array]:
 
 
 def _fields(table: pa.RecordBatch, judged: JudgedRows, rows: Rows) -> pa.Array:
-    """All values of the packets that have more of them than columns hold."""
+    """All values as JSON, for packets that have more values than fit the columns."""
     shown = np.sum([valid(table.column(name)) for name in _VALUES], axis=0)
     more = np.flatnonzero(numbers(table.column("value_count")) > shown)
     if not len(more):
@@ -75,7 +75,7 @@ def _fields(table: pa.RecordBatch, judged: JudgedRows, rows: Rows) -> pa.Array:
 
 
 def accept_compact(sightings: Sightings, means: Means) -> tuple[Rows, pa.RecordBatch]:
-    """Which rows are valid EMM-C notifications whose arrival is known, and what they say."""
+    """The rows that are valid EMM-C notifications with a known arrival time, and their content."""
     arrived_s = sightings.arrived_s
     judged = means.compact_columns.sift(sightings.datagrams, arrived_s)
     rows = np.flatnonzero(judged.accepted & (judged.types == CompactEventType.NOTIFICATION) & sightings.has_arrived)

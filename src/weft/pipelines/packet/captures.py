@@ -1,9 +1,9 @@
-"""Packets out of captures: pcap and pcapng files, or Parquet files with a column of datagrams.
+"""Packets from captures: pcap and pcapng files, or Parquet files with a column of datagrams.
 
-Files of a directory are a stream: each is read once, new ones when they appear. Identity of a packet is the file and
-the packet's number in it. What goes through Spark are the files' names: executors open them (with Arrow's file systems)
-where packets are wanted, so a capture never has to fit into the JVM. Damage in one becomes a row with a ``problem``,
-after the packets in front of it.
+The files of a directory are a stream: each is read once, and new ones are read when they appear. A packet is identified
+by its file and its number in the file. Only the files' names go through Spark: executors open the files (with Arrow's
+file systems), so a capture never has to fit into the JVM. A damaged file gives a row with a ``problem``, after the
+packets before the damage.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 from weft.limits import MIB
 
-PACKET_CAPTURE_BYTES_PER_TRIGGER: Final = 256 * MIB  # of capture files, unless told otherwise: a few million packets
-PACKET_CAPTURE_ROWS: Final = 10_000  # in one Arrow batch, as everywhere
-TOPIC: Final = "capture"  # what stands for one: a capture comes from none
+PACKET_CAPTURE_BYTES_PER_TRIGGER: Final = 256 * MIB  # of capture files, by default: a few million packets
+PACKET_CAPTURE_ROWS: Final = 10_000  # in one Arrow batch, as elsewhere
+TOPIC: Final = "capture"  # stands in for a topic, which a capture does not have
 BINARY_FILE: Final = "path string, modificationTime timestamp, length long, content binary"  # Spark's own
-# Packets that may well have been datagrams; a capture is full of others, and nobody misses those.
+# Reasons for skipping packets that may have been datagrams. A capture is full of other packets, which nobody misses.
 MISSED: Final = frozenset({pcap.Skip.LINK_TYPE, pcap.Skip.FRAGMENT, pcap.Skip.CUT, pcap.Skip.MALFORMED})
 
 
@@ -65,11 +65,12 @@ def read_captures(spark: SparkSession, captures: CapturesSection) -> DataFrame:
         _check_columns(spark, captures)
     files = spark.readStream.format("binaryFile").schema(BINARY_FILE)
     files = files.option("maxBytesPerTrigger", captures.max_bytes_per_trigger)
-    return files.load(captures.path).select("path")  # and nothing else: Spark does not open the files
+    return files.load(captures.path).select("path")  # the path only, so that Spark does not open the files
 
 
 def _check_columns(spark: SparkSession, captures: CapturesSection) -> None:
-    """By the files that are there: a wrong name in the settings is better heard now than read in the quarantine."""
+    """Check the settings' column names against the existing files, so that a mistake shows now and not in the
+    quarantine."""
     found = dict(spark.read.parquet(captures.path).dtypes)
     wanted = {captures.datagram_column: {"binary"}, captures.arrived_column: {"timestamp", "timestamp_ntz"}}
     if captures.source_column is not None:
@@ -83,7 +84,7 @@ def _check_columns(spark: SparkSession, captures: CapturesSection) -> None:
 
 
 def capture_reader(captures: CapturesSection) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What makes ``INPUT`` of paths, in executors."""
+    """The function that turns paths into ``INPUT``, in executors."""
     match captures.format:
         case CaptureFormat.PCAP:
             return PcapReader(frozenset(captures.ports))
@@ -95,7 +96,7 @@ def capture_reader(captures: CapturesSection) -> Callable[[Iterable[pa.RecordBat
 
 @dataclass(frozen=True, slots=True)
 class PcapReader:
-    """Paths to packets."""
+    """Reads the packets of the capture files at these paths."""
 
     ports: frozenset[int]
 
@@ -135,7 +136,7 @@ class PcapReader:
 
 @dataclass(frozen=True, slots=True)
 class ParquetReader:
-    """Paths to packets, by columns of these names."""
+    """Reads packets from the Parquet files at these paths, from columns with these names."""
 
     datagram: str
     arrived: str
@@ -186,7 +187,7 @@ def _each(paths: Iterable[pa.RecordBatch]) -> Iterator[str]:
 
 
 def _opened(path: str) -> pa.NativeFile:
-    """A file by its path as Spark has it: an address in which nothing is escaped."""
+    """Open a file by its path as Spark gives it: an address without escapes."""
     scheme, _, rest = path.partition(":")
     if scheme == "file":
         return fs.LocalFileSystem().open_input_file("/" + rest.lstrip("/"))
@@ -195,7 +196,7 @@ def _opened(path: str) -> pa.NativeFile:
 
 
 def _contents(path: str) -> bytes:
-    """A whole file, up to the limit and a byte more: the reader refuses it then."""
+    """Read a whole file, but at most one byte more than the limit: the reader then refuses it."""
     with _opened(path) as file:
         data: bytes = file.read(CAPTURE_BYTES_MAX + 1)
         return data

@@ -1,4 +1,4 @@
-"""Arrow and numpy pieces for packets on their way: blocks of input, columns of output."""
+"""Arrow and numpy helpers for packets: blocks of input, columns of output."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Sightings:
 
     @property
     def arrived_s(self) -> npt.NDArray[np.float64]:
-        """As judges take it: ``UNKNOWN_S`` where nobody wrote it down."""
+        """The arrival times as judges take them: ``UNKNOWN_S`` where they were not recorded."""
         return np.where(self.has_arrived, self.arrived_us / US_PER_S, UNKNOWN_S)
 
     def firsts(self) -> npt.NDArray[np.uint8]:
-        """The first byte of each, which tells the protocol (ADR 12); zero, which is neither, of an empty one."""
+        """The first byte of each datagram, which says the protocol (ADR 12); zero, no protocol, if it is empty."""
         there = self.ends > self.starts
         firsts = np.zeros(len(self), np.uint8)
         firsts[there] = self.data[self.starts[there]]
@@ -69,14 +69,14 @@ class Sightings:
 
 
 def verdict_batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """Accepted packets; what is not among ``columns`` is null, and nothing is late."""
+    """A batch of accepted packets. Columns that are not given are null, and no packet is late."""
     columns["late"] = pa.array(np.zeros(count, np.bool_))
     filled = [columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in VERDICT]
     return pa.RecordBatch.from_arrays(filled, schema=VERDICT)
 
 
 def named(names: pa.Array, places: npt.NDArray[Any]) -> pa.Array:
-    """For each row the name at its place."""
+    """For each row, the name at its index in ``names``."""
     return pa.DictionaryArray.from_arrays(pa.array(places), names).dictionary_decode()
 
 

@@ -1,8 +1,8 @@
-"""A column of datagrams, judged: what each says, who vouches for it, or why it is refused.
+"""Judges a column of datagrams: what each says, who vouches for it, or why it is refused.
 
-``packet.judging.judge_one`` is the definition. Arrays (``packet.arrays``) make the rows of good
-packets whose content fits arrays: nearly all traffic. The others (signatures, seals, forgeries, damage) are judged one
-by one, and so get their reasons in words.
+``packet.judging.judge_one`` defines the result. Array code (``packet.arrays``) handles good packets whose content fits
+arrays: nearly all traffic. The others (signatures, seals, forgeries, damage) are judged one by one, which also gives
+the reasons in words.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _judge_block(packets: pa.RecordBatch, means: Means) -> pa.RecordBatch:
 
 
 def _in_order(parts: list[pa.RecordBatch], rows: list[Rows]) -> pa.RecordBatch:
-    """The parts, whose rows these are, as one in which every row is at its own place."""
+    """Join the parts into one batch in the original order; ``rows`` are the row numbers of each part."""
     if len(parts) == 1:
         return parts[0]
     places = np.concatenate(rows)

@@ -1,7 +1,7 @@
-"""One packet as a row: what the judges of ``wire.emm`` and ``wire.emm_compact`` say of it, and what it says itself.
+"""One packet as a row: the verdict of the judges in ``wire.emm`` and ``wire.emm_compact``, and the packet's content.
 
-Replays are found elsewhere, with what came before (``packet.state``); the row has the mark for it. A packet that cannot
-be unsealed has been seen all the same, so it counts for replays. ``packet.decoding`` does the same for columns.
+Replays are found elsewhere, where earlier packets are known (``packet.state``); the row has the mark for that. A packet
+that cannot be unsealed has still been seen, so it counts for replays. ``packet.decoding`` does the same for columns.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from weft.wire.recent import NoMarks
 from weft.wire.reject import BadPacket
 
 US_PER_S: Final = 1_000_000
-TIME_S_MAX: Final = 253_402_300_799  # the last second of the year 9999: later ones are no times to anybody
-SEEN_S_MAX: Final = 1 << 42  # later ones count as this, which leaves room for microseconds in 63 bits
+TIME_S_MAX: Final = 253_402_300_799  # the last second of the year 9999: nothing can represent later times
+SEEN_S_MAX: Final = 1 << 42  # later times are capped to this, so that microseconds fit 63 bits
 
 _VALUE_COLUMNS: Final = {
     int(Field.STRING): "event_name",
@@ -45,7 +45,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 class Means:
-    """What packets are judged with; ``hasher`` makes what replays are told by."""
+    """Everything needed to judge packets; ``hasher`` makes the marks by which replays are recognised."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class Means:
 
 
 def judge_one(datagram: bytes, arrived_us: int | None, source: bytes, means: Means) -> dict[str, Any]:
-    """One row: ``CONTENT``, ``REFUSAL`` and ``MARKS`` as far as they are known, and ``mark`` and ``tag`` to hash.
+    """Make one row: ``CONTENT``, ``REFUSAL`` and ``MARKS`` as far as they are known, and ``mark`` and ``tag`` to hash.
 
-    Never raises for what is in the datagram: the row says what is wrong with it.
+    It never raises because of the datagram's content: the row says what is wrong with it.
     """
     row: dict[str, Any] = {"admitted": False}
     try:
@@ -142,7 +142,7 @@ def _value_columns(packet: emm.Packet) -> dict[str, Any]:
 
 
 def _json_text(packet: emm.Packet, value: Any) -> str:
-    """The first JSON object: as it was written, unless that was inside a seal."""
+    """The first JSON object as text: exactly as the sender wrote it, unless it was inside a seal."""
     if packet.flags & FLAGS_SEALED:
         return _encode_json(value).decode()
     return join_chunks([field for field in packet.tlvs() if field.type == Field.JSON])[0].value.decode()
@@ -178,7 +178,7 @@ def _judge_compact(row: dict[str, Any], datagram: bytes, arrived_us: int | None,
     row["verdict"] = str(_VERDICTS[admitted.proof])
     row |= _compact_columns(packet)
     if arrived_us is None:
-        row["late"] = True  # it has no time of its own, and nobody knows when it came
+        row["late"] = True  # it has no time of its own, and its arrival time is unknown
         return
     row |= {
         "admitted": True,
@@ -215,7 +215,7 @@ def _message(body: emm_compact.Notification) -> dict[str, Any]:
 
 
 def _compact_fields(packet: emm_compact.Packet) -> str:
-    """Fields by the names that ``weft packet decode`` has for them: ``{"uptime": 3600}``; repeated ones as a list."""
+    """Fields by the names that ``weft packet decode`` shows: ``{"uptime": 3600}``; repeated fields as a list."""
     named: dict[str, list[Any]] = {}
     for each in emm_compact.to_document_untrusted(packet.raw)["body"]["fields"]:
         named.setdefault(each["field"], []).append(each["value"])

@@ -1,8 +1,8 @@
-"""The keys that packets are checked and opened with, in the process that does it.
+"""The keys for checking and opening packets, in the process that uses them.
 
-Spark logs options and pickles what it sends to executors, so only paths travel (``KeyFiles``); every process reads the
-files where it runs, once, and again when they change. A relative path may also be a file that came with the job
-(``--files trust.json``).
+Spark logs options and pickles what it sends to executors, so only paths are sent (``KeyFiles``). Every process reads
+the files on its own machine, once, and again when they change. A relative path may also name a file that came with the
+job (``--files trust.json``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from weft.wire import emm, emm_compact
 from weft.wire.emm.judge_columns import HmacKeys
 from weft.wire.emm.seal import KEY_BYTES
 
-PACKET_SEAL_KEYS_MAX: Final = 10_000  # keys that sealed packets are opened with: one for each device, or group of them
+PACKET_SEAL_KEYS_MAX: Final = 10_000  # keys for opening sealed packets: one for each device or group of devices
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class KeyFiles:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What one process knows now. ``hmac_keys`` remembers those that were used."""
+    """The keys that one process has now. ``hmac_keys`` caches those that were used."""
 
     trust: emm.TrustStore = field(default_factory=emm.TrustStore, repr=False)
     ring: emm_compact.KeyRing = field(default_factory=emm_compact.KeyRing, repr=False)
@@ -57,7 +57,7 @@ class Keys:
 
 
 def keys_here(files: KeyFiles) -> Keys:
-    """This process' keys, as the files say now."""
+    """This process' keys, as the files are now."""
     reader = _READERS.get(files)
     if reader is None:
         reader = _READERS[files] = _Reader(files, time.monotonic())
@@ -102,7 +102,7 @@ _READERS: Final[dict[KeyFiles, _Reader]] = {}
 
 
 def _trust_directory(path: str) -> Path:
-    """Where the trust file is: given itself or its directory."""
+    """The path of the trust file's directory, given the file itself or its directory."""
     given = str(Path(path) / FILE) if Path(path).expanduser().is_dir() else path
     if Path(given).name != FILE:
         raise UsageError(f"a trust store is a file {FILE} or the data directory that has one", given=path)
@@ -110,7 +110,8 @@ def _trust_directory(path: str) -> Path:
 
 
 def _located(path: str) -> Path:
-    """The file on this machine. A copy that Spark brought is open to others: it is closed here, before it is read."""
+    """The file on this machine. A copy that Spark brought is readable by others, so its permissions are restricted
+    before it is read."""
     found = find_file(path)
     try:
         if _came_with_the_job(found):
@@ -122,7 +123,7 @@ def _located(path: str) -> Path:
 
 
 def _came_with_the_job(path: Path) -> bool:
-    """Whether it is where Spark puts files that are sent along; on executors that may be the working directory."""
+    """Whether Spark put the file there because it came with the job; on executors, maybe in the working directory."""
     try:
         return path.resolve().parent == Path(SparkFiles.getRootDirectory()).resolve()
     except AssertionError:  # no Spark here

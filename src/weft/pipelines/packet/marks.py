@@ -1,10 +1,11 @@
-"""What a packet is recognised by when it comes again: 128 bits of a keyed hash over sender and message id.
+"""How a packet is recognised when it comes again: by 128 bits of a keyed hash over sender and message id.
 
-What is hashed is what judges make: ``wire.emm.replay_mark`` (EMM-19) and ``wire.emm_compact.replay_mark`` (EMC-13).
+The input of the hash comes from the judges: ``wire.emm.replay_mark`` (EMM-19) and ``wire.emm_compact.replay_mark``
+(EMC-13).
 
-The hash is four strongly universal ones of 32 bits (multilinear, as Lemire and Kaser write it: the upper half of
-``a + sum(b[i] * word[i])`` modulo 2**64). Without the key, nobody finds two packets that collide with a better chance
-than one in 2**128, and numpy does it for a column at once.
+The hash consists of four strongly universal hashes of 32 bits (multilinear, as in Lemire and Kaser: the upper half of
+``a + sum(b[i] * word[i])`` modulo 2**64). Without the key, the chance of finding two packets that collide is no better
+than one in 2**128. Numpy computes it for a whole column at once.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import numpy.typing as npt
 from weft.wire.emm_compact import judge as emm_compact
 
 KEY_BYTES: Final = 32
-MARK_BYTES: Final = emm_compact.MARK_BYTES  # the longest; shorter ones are as if filled up with zeros
-# One for each protocol, so that a mark of one is never one of the other
+MARK_BYTES: Final = emm_compact.MARK_BYTES  # the longest mark; shorter ones count as padded with zeros
+# One tag for each protocol, so that a mark of one protocol never equals a mark of the other
 TAG_EMM, TAG_EMM_COMPACT = 1, 2
 
 Words = npt.NDArray[np.uint32]
@@ -31,7 +32,7 @@ _HALF: Final = np.uint64(32)
 
 
 def words_of(marks: list[bytes]) -> Words:
-    """Of marks as judges make them; shorter ones are filled up with zeros."""
+    """Turn the judges' marks into words; shorter marks are padded with zeros."""
     filled = b"".join(mark.ljust(MARK_BYTES, b"\0") for mark in marks)
     return np.frombuffer(filled, "<u4").reshape(len(marks), _WORDS)
 
@@ -54,7 +55,7 @@ class Hasher:
         for first, of_tag, *factors in self._factors:
             total = np.full(len(words), first, np.uint64)
             total += of_tag * tags
-            for factor, column in zip(factors, columns, strict=False):  # what is missing is zero
+            for factor, column in zip(factors, columns, strict=False):  # missing columns count as zero
                 total += factor * column
             sums.append(total)
         a, b, c, d = sums

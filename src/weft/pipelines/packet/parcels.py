@@ -1,12 +1,13 @@
-"""Parcels: some thousand judged packets as bytes, in which what all of them have in common is said once. Pure.
+"""Parcels: some thousand judged packets as bytes, with values that all of them have in common stored once. Pure.
 
-Spark copies a parcel half a dozen times, between its processes and through a shuffle. Most columns of packets that come
-together say the same in every row, or nothing: without them a parcel is a third as long. ::
+Spark copies a parcel half a dozen times, between its processes and through a shuffle. When packets come together, most
+columns have the same value in every row, or none: without them a parcel is a third as long. ::
 
     common:u64 common_bytes:u32 zero:u32   message: one row of the common columns   message: all rows of the others
 
-Bit ``i`` of ``common`` is set if column ``i`` of ``JUDGED`` is a common one. Messages are Arrow's, of one record batch;
-their schema follows from ``common`` and does not travel. Both ends are tasks of one job, of one version of Weft.
+Bit ``i`` of ``common`` is set if column ``i`` of ``JUDGED`` is a common one. Each message is an Arrow message with one
+record batch. Its schema follows from ``common``, so it is not sent. Both ends are tasks of one job with one version of
+Weft.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ import pyarrow.compute as pc
 from weft.pipelines.packet.schema import JUDGED
 
 HEAD: Final = struct.Struct("<QII")
-NEVER_COMMON: Final = "offset"  # so that there is a column which says how many rows there are
+NEVER_COMMON: Final = "offset"  # so that at least one column shows how many rows there are
 
 
 @dataclass(frozen=True, slots=True)
 class Common:
     """What all packets of a batch have in common, ready to be sent."""
 
-    columns: int  # bits
+    columns: int  # a bit for each common column
     message: pa.Buffer
 
     def parcel(self, others: pa.RecordBatch) -> bytes:
-        """Some of the packets; ``others`` are their rows of the other columns."""
+        """A parcel of some of the packets; ``others`` has their rows of the columns that are not common."""
         return b"".join((HEAD.pack(self.columns, self.message.size, 0), self.message, others.serialize()))
 
 
 def separated(packets: pa.RecordBatch) -> tuple[Common, pa.RecordBatch]:
-    """What is common to these (at least one), and the columns that differ."""
+    """Separate what these packets (at least one) have in common from the columns that differ."""
     common = sum(1 << index for index, name in enumerate(JUDGED.names) if _is_common(name, packets.column(name)))
     message = packets.slice(0, 1).select(_names(common)).serialize()
     return Common(common, message), packets.select(_names(~common))
@@ -55,14 +56,14 @@ def unwrap(parcel: bytes | pa.Buffer) -> pa.RecordBatch:
 
 
 def unwrap_all(parcels: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For ``mapInArrow``: the packets in a column of parcels."""
+    """For ``mapInArrow``: unwraps the packets in a column of parcels."""
     for batch in parcels:
         for parcel in batch.column("packets"):
             yield unwrap(parcel.as_buffer())
 
 
 class Parcel:
-    """A parcel that is looked into column by column. Nothing is copied until then."""
+    """A parcel whose columns are read one by one. Nothing is copied before that."""
 
     def __init__(self, data: bytes | pa.Buffer) -> None:
         buffer = pa.py_buffer(data)
@@ -89,7 +90,7 @@ def _is_common(name: str, column: pa.Array) -> bool:
     if column.null_count:
         return bool(column.null_count == len(column))
     if pa.types.is_floating(column.type):
-        column = column.view(pa.int32())  # bit by bit: 0.0 and -0.0 are two values, and NaN is one
+        column = column.view(pa.int32())  # compare bits: 0.0 and -0.0 are different values, and NaN equals NaN
     first = column[0]
     return column[-1] == first and pc.all(pc.equal(column, first)).as_py() is True
 

@@ -1,17 +1,18 @@
-"""Which packets were seen before: the decision for one bucket of marks, in numpy, over its state as plain bytes.
+"""Which packets were seen before: decides for one bucket of marks, in numpy, with its state as plain bytes.
 
-State is a blob for each slot of 30 seconds: the marks (``packet.marks``) of admitted packets that were seen then,
-sorted, with the time of each. ``find_replays`` takes a bucket's state and its new packets, says which are replays, and
-which slots have to be written or may go. Pure: Spark keeps the blobs (``packet.state``).
+The state has a blob for each slot of 30 seconds: the marks (``packet.marks``) of admitted packets that were seen in
+that time, sorted, with the time of each. ``find_replays`` takes a bucket's state and its new packets. It says which
+packets are replays, which slots have to be written, and which may be deleted. Pure: Spark keeps the blobs
+(``packet.state``).
 
-A packet is a replay if one with its mark was admitted before and that one's entry has not expired, as with
-``weft.wire.emm.Judge``: an entry lives 300 seconds from when it was seen, which is the later one of its arrival
-and its own time. Partitions of a stream are not read in step, so of two copies the later one may come first; it makes
-no difference here: one of the two is flagged, whichever comes second.
+A packet is a replay if another one with its mark was admitted before and has not expired, as with
+``weft.wire.emm.Judge``. An entry expires 300 seconds after it was seen, which is the later of its arrival and its own
+time. Partitions of a stream are not read in step, so of two copies the later one may come first. That makes no
+difference: the copy that comes second is flagged.
 
-Time goes on as packets say: the newest slot of a bucket is its clock. A watermark follows it at a distance, the
-lateness that is put up with; state is kept for the window behind the watermark. A packet that arrived before the
-watermark can no longer be judged: it is marked late, not dropped.
+Packets drive the clock: the newest slot of a bucket is its time. A watermark follows it at a distance, which is the
+lateness that is allowed. State is kept for one window behind the watermark. A packet that arrived before the watermark
+can no longer be judged: it is marked late, not dropped.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from weft.pipelines.packet.judging import US_PER_S
 from weft.pipelines.packet.marks import Hashes
 from weft.wire.columns import Mask
 
-PACKET_REPLAY_SLOT_S: Final = 30  # of a bucket's state: what is new is written again with what came in the same slot
+PACKET_REPLAY_SLOT_S: Final = 30  # length of a slot; new marks rewrite their whole slot
 
 
 Times = npt.NDArray[np.int64]
@@ -40,7 +41,7 @@ ENTRY_BYTES: Final = 8 + 8 + 4
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How long a packet is remembered, and how far the watermark is behind the newest one."""
+    """How long a packet is remembered, and how far the watermark is behind the newest packet."""
 
     replay_s: int = REPLAY_WINDOW_S
     late_s: int = REPLAY_WINDOW_S
@@ -53,12 +54,12 @@ class Window:
         return newest_slot * SLOT_US - self.late_s * US_PER_S
 
     def is_over(self, slot: int, newest_slot: int) -> bool:
-        """Whether no packet that is not late can be a replay of one in this slot."""
+        """Whether this slot may be deleted: every replay of a packet in it would be late anyway."""
         return (slot + 1) * SLOT_US + self.replay_us <= self.watermark_us(newest_slot)
 
 
 class Marks(NamedTuple):
-    """Admitted packets, one a row. A tuple, so that all columns are picked and sorted alike."""
+    """Admitted packets, one in each row. A tuple, so that all columns are picked and sorted in the same way."""
 
     high: Hashes
     low: Hashes
@@ -71,7 +72,7 @@ class Marks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result for a bucket's new packets. ``written`` are whole slots, ``gone`` those that nobody needs any
+    """The result for a bucket's new packets. ``written`` has whole new slots; ``gone`` has slots that nobody needs any
     longer."""
 
     replays: Mask
@@ -86,7 +87,7 @@ def find_replays(marks: Marks, slots: Mapping[int, bytes], window: Window) -> Fo
         nothing = np.zeros(0, np.bool_)
         return Found(nothing, nothing, {}, ())
     late = np.zeros(len(marks.high), np.bool_)
-    if slots:  # by what earlier batches brought: a batch may well span more than the window
+    if slots:  # judge by slots of earlier batches only: a single batch may span more than the window
         late = marks.arrived_us < window.watermark_us(max(slots))
     order = _by_mark(marks)
     order = order[~late[order]]
@@ -114,7 +115,7 @@ def _by_mark(marks: Marks) -> npt.NDArray[np.int64]:
     order = np.argsort(marks.arrived_us, kind="stable")
     order = order[np.argsort(marks.high[order], kind="stable")]
     high, low = marks.high[order], marks.low[order]
-    if ((high[1:] == high[:-1]) & (low[1:] != low[:-1])).any():  # two marks with one upper half: once in 2**64 pairs
+    if ((high[1:] == high[:-1]) & (low[1:] != low[:-1])).any():  # two marks share an upper half: one in 2**64 pairs
         order = np.lexsort((marks.arrived_us, marks.low, marks.high))
     return order
 
@@ -125,7 +126,7 @@ def _are_in(marks: Marks, slot: int, blob: bytes, window: Window) -> Mask:
     places = np.searchsorted(high, marks.high)
     rows = np.flatnonzero(places < len(high))
     known = np.zeros(len(marks.high), np.bool_)
-    while len(rows):  # once; again only for entries that share an upper half
+    while len(rows):  # runs once; more often only if entries share an upper half
         at = places[rows]
         rows, at = _keep(high[at] == marks.high[rows], rows, at)
         same = low[at] == marks.low[rows]
@@ -144,10 +145,10 @@ def _keep(chosen: Mask, *arrays: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.
 
 
 def _first_ones(marks: Marks, window: Window) -> npt.NDArray[np.int64]:
-    """Of marks ordered by ``_by_mark``, the rows that no earlier one makes a replay of."""
+    """Of marks ordered by ``_by_mark``, the rows that are not replays of an earlier row."""
     rows = np.arange(len(marks.high))
     taken = []
-    while len(rows):  # a round takes the first of each mark, and with it all within its window
+    while len(rows):  # a round takes the first row of each mark, and drops its replays: the rows within its window
         high, low = marks.high[rows], marks.low[rows]
         begins = np.ones(len(rows), np.bool_)
         begins[1:] = (high[1:] != high[:-1]) | (low[1:] != low[:-1])
@@ -171,7 +172,7 @@ def _read(slot: int, blob: bytes) -> tuple[Hashes, Hashes, Times]:
 
 
 def _written(marks: Marks, slots: Mapping[int, bytes]) -> dict[int, bytes]:
-    """The slots to which these marks go, with what was in them."""
+    """The slots that these marks belong to, merged with what was in them."""
     numbers = marks.seen_at_us // SLOT_US
     return {
         int(slot): _merged(marks.pick(numbers == slot), int(slot), slots.get(int(slot), b""))

@@ -1,6 +1,6 @@
-"""The columns of packets on their way: as they come in, as they are judged, and as the two tables keep them.
+"""The columns of packets at each stage: as they come in, as they are judged, and as the two tables keep them.
 
-One schema serves both protocols. What only one of them has is null for the other.
+One schema serves both protocols. A column that only one protocol has is null for the other.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ IDENTITY: Final = (
     pa.field("partition", pa.int32()),
     pa.field("offset", pa.int64()),
 )
-# ``arrived``: when somebody received it; null if nobody wrote that down. ``source``: from which address.
+# ``arrived``: when the packet was received; null if that was not recorded. ``source``: the sender's address.
 SIGHTING: Final = (*IDENTITY, pa.field("arrived", TIME), pa.field("source", pa.string()))
 
 # ``problem``: why there is no datagram although something was there (a damaged capture).
 INPUT: Final = pa.schema([*SIGHTING, pa.field("datagram", pa.binary()), pa.field("problem", pa.string())])
 
-# What a packet says. ``int_value`` to ``json_value`` are the first value of their type; ``fields`` is JSON, and there
-# only if a packet says more than that.
+# The content of a packet. ``int_value`` to ``json_value`` are the first value of each type. ``fields`` has all values
+# as JSON, but only if a packet has more than those.
 CONTENT: Final = (
     pa.field("protocol", pa.string()),
     pa.field("kind", pa.string()),  # event, hello, heartbeat; notification, command, heartbeat, join
@@ -49,7 +49,7 @@ CONTENT: Final = (
     pa.field("fields", pa.string()),
 )
 
-# Why a packet is not taken: ``reason`` for machines (``weft.wire.reject``, and ``capture``), ``detail`` for people.
+# Why a packet is refused: ``reason`` for machines (``weft.wire.reject``, and ``capture``), ``detail`` for people.
 REFUSAL: Final = (pa.field("reason", pa.string()), pa.field("detail", pa.string()), pa.field("datagram", pa.binary()))
 
 # What identifies replays. ``seen_at_us`` is the later one of arrival and the packet's own time.
@@ -75,4 +75,4 @@ class Verdict(StrEnum):
     GROUP = "group"  # EMM-C: some member of the mesh made it
 
 
-CAPTURE_PROBLEM: Final = "capture"  # the reason of a file's problem, beside those of ``weft.wire.reject.Reject``
+CAPTURE_PROBLEM: Final = "capture"  # the reason for a problem with a file, beside those in ``weft.wire.reject``

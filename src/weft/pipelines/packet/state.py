@@ -1,9 +1,9 @@
-"""Replay detection in Spark: packets travel through it in parcels, state is kept in RocksDB.
+"""Replay detection in Spark: packets go through Spark in parcels, and the state is in RocksDB.
 
-Spark's stateful operator for Python costs some microseconds for every row and column. So the rows it sees are parcels:
-a few thousand judged packets of one bucket (``Packing``, ``packet.parcels``). ``ReplayProcessor`` reads the marks in
-them, has ``packet.replays`` decide, and passes the parcels on with replays and late packets marked. A bucket is a
-share of all marks by their hash, so copies of a packet meet in one, wherever they were received.
+Spark's stateful operator for Python costs some microseconds for every row and column. So its rows are parcels, each
+with a few thousand judged packets of one bucket (``Packing``, ``packet.parcels``). ``ReplayProcessor`` reads the marks
+in them, lets ``packet.replays`` decide, and passes the parcels on with replays and late packets marked. A packet's hash
+chooses its bucket, so all copies of a packet meet in one bucket, wherever they were received.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 PACKET_PARCEL_ROWS: Final = 32_768  # packed together, about 10 MB: a bucket gets thousands of them in one message
 PACKED: Final = "bucket int, packets binary, count int"
 PARCELS: Final = "packets binary"
-# Makes ``INPUT`` from what Spark has: names of files, or ranges of offsets.
+# Makes ``INPUT`` from Spark's rows, which are names of files or ranges of offsets.
 PacketIntake = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 REPLAY_DETAIL: Final = "packet was seen before"
 
 
 def with_replays_marked(packets: DataFrame, packing: Packing, window: Window) -> DataFrame:
-    """What ``packing`` takes in, to parcels of ``JUDGED``. Packets are counted on their way."""
+    """Turn the input of ``packing`` into parcels of ``JUDGED``, and count the packets."""
     from pyspark.sql import functions as f
 
     packed = packets.mapInArrow(packing, PACKED).observe(OBSERVED, f.sum("count").alias(OBSERVED_ROWS)).drop("count")
-    # No event time of Spark's: it would drop what is behind the watermark, and here nothing is dropped.
+    # Spark's event time is not used: it would drop rows behind the watermark, and nothing may be dropped here.
     return packed.groupBy("bucket").transformWithStateInPandas(ReplayProcessor(window), PARCELS, "append", "none")
 
 
@@ -57,8 +57,8 @@ def with_replays_marked(packets: DataFrame, packing: Packing, window: Window) ->
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """For ``mapInArrow``: gets packets, judges them and packs them by bucket. Travels to executors: holds no key of a
-    device."""
+    """For ``mapInArrow``: gets packets, judges them and packs them by bucket. It is sent to executors, so it holds no
+    device keys."""
 
     intake: PacketIntake
     keys: KeyFiles
@@ -94,7 +94,7 @@ class Packing:
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Put together, so that whole blocks are judged and a parcel is worth its wrapping."""
+    """Join small batches, so that whole blocks are judged and parcels are large enough to be worth their overhead."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -112,7 +112,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _buckets(packets: pa.RecordBatch, count: int) -> npt.NDArray[np.int64]:
-    """The share that each packet belongs to; those that do not count for replays go anywhere."""
+    """The bucket of each packet. Packets that do not count for replays may go to any bucket."""
     admitted = _flags(packets.column("admitted"))
     by_mark = (numbers(packets.column("hash_high")) % np.uint64(count)).astype(np.int64)
     return np.where(admitted, by_mark, np.arange(len(admitted)) % count)
@@ -122,7 +122,7 @@ def _buckets(packets: pa.RecordBatch, count: int) -> npt.NDArray[np.int64]:
 
 
 class ReplayProcessor(StatefulProcessor):
-    """A bucket: marks its replays. State: for each slot of 30 seconds the marks that were seen in it."""
+    """Marks the replays in one bucket. Its state has, for each slot of 30 seconds, the marks that were seen in it."""
 
     def __init__(self, window: Window) -> None:
         self._window = window
@@ -148,7 +148,7 @@ class ReplayProcessor(StatefulProcessor):
         yield pd.DataFrame({"packets": list(_marked(parcels, opened, admitted, found))})
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to close."""
 
 
 def _flags(column: pa.Array) -> Mask:
@@ -168,7 +168,7 @@ def _marks_of(parcel: Parcel) -> Marks:
 
 
 def _marked(parcels: list[bytes], opened: list[Parcel], admitted: list[Mask], found: Found) -> Iterator[bytes]:
-    """The parcels as they came, but for those with something to mark in them."""
+    """The parcels as they came, except that parcels with replays or late packets are rewritten."""
     begin = 0
     for raw, parcel, rows in zip(parcels, opened, admitted, strict=True):
         end = begin + int(np.count_nonzero(rows))
@@ -179,7 +179,8 @@ def _marked(parcels: list[bytes], opened: list[Parcel], admitted: list[Mask], fo
 
 
 def _mark(packets: pa.RecordBatch, replays: Mask, late: Mask) -> pa.RecordBatch:
-    """A replay is one, whatever else is wrong with it: the judge asks for that before it opens a seal."""
+    """Mark replays and late packets. Being a replay comes before other faults: the judge checks it before it opens a
+    seal."""
     again = pa.array(replays)
     changed: dict[str, pa.Array] = {
         "reason": pc.if_else(again, str(Reject.REPLAY), packets.column("reason")),

@@ -1,8 +1,9 @@
-"""Two tables from one query, exactly once: good events, and what was refused with its reason.
+"""Two tables from one query, exactly once: good events, and refused packets with the reason.
 
-A batch's parcels are unwrapped by tasks that write files of both tables, in one pass. Then the driver decides, as
-``lake.deciding`` tells: a driver that comes back after a crash keeps to the decision, although the batch may come out
-differently the second time. Somebody may have added a key meanwhile, and no packet may be in both tables or in none.
+Tasks unwrap a batch's parcels and write files of both tables in one pass. Then the driver decides (see
+``lake.deciding``). A driver that comes back after a crash follows the decision, although the batch might turn out
+differently the second time, for example because somebody has added a key. Without this, a packet could end up in both
+tables or in none.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from weft.wire.columns import valid
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-DAY: Final = pa.field("date", pa.date32())  # of arrival; null for clocks gone mad
+DAY: Final = pa.field("date", pa.date32())  # the day of arrival; null if the clock was absurd
 PARTITION_BY: Final = (DAY.name,)
 EVENTS_STORED: Final = EVENTS.append(DAY)
 QUARANTINE_STORED: Final = QUARANTINE.append(DAY)
@@ -44,7 +45,7 @@ class TwoTables:
     checkpoint: Path  # of the query
 
     def prepare(self) -> None:
-        """Make the tables, or see that they fit."""
+        """Make the tables, or check that they fit."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         lake.prepare(self.events, from_arrow_schema(EVENTS_STORED))
@@ -60,7 +61,7 @@ class TwoTables:
             staged = _stage(parcels, Staging(events, quarantine, query, batch))
             write_private(self._path(batch), encode_files(staged))
         else:
-            parcels.write.format("noop").mode("overwrite").save()  # the operator's state has to go on all the same
+            parcels.write.format("noop").mode("overwrite").save()  # run it anyway: it advances the state
         for table, files in self._with_files(staged):
             if files:
                 table.commit(files, query, batch)
@@ -72,14 +73,14 @@ class TwoTables:
         return self.decisions / f"{batch}.json"
 
     def _forget_before(self, batch: int) -> None:
-        """Batches before this one are over for Spark, too: it will not ask for them again."""
+        """Forget the decisions of earlier batches: Spark has finished them, and never repeats them."""
         for path in self.decisions.glob("*.json"):
             if path.stem.isdigit() and int(path.stem) < batch:
                 path.unlink()
 
     def _decided(self, batch: int, query: str) -> Staged | None:
-        """What an earlier try at this batch decided; nothing, if its files are gone and were not committed, or if it is
-        from before Spark's part of the checkpoint was removed: numbers of batches begin again then."""
+        """What an earlier try at this batch decided. None if its files are gone and were never committed, or if the
+        decision is of another query: when Spark's part of a checkpoint is removed, batch numbers begin again."""
         data = read_private(self._path(batch))
         if data is None:
             return None
@@ -95,7 +96,7 @@ class TwoTables:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """For ``mapInArrow``: parcels to files of both tables, a task's share."""
+    """For ``mapInArrow``: writes a task's share of the parcels as files of both tables."""
 
     events: lake.TableSettings
     quarantine: lake.TableSettings
@@ -118,7 +119,7 @@ def _stage(parcels: DataFrame, staging: Staging) -> Staged:
 
 
 def _accepted(batches: Iterator[pa.RecordBatch], refused: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The good ones as the table has them; the others are put into ``refused``."""
+    """The good packets in the table's columns; the others are put into ``refused``."""
     for packets in batches:
         bad = valid(packets.column("reason"))
         if bad.any():

@@ -110,7 +110,7 @@ class TypedTables:
             )
 
     def _fitted(self, spark: SparkSession, topics: TypedTopics) -> pa.Schema:
-        """Like ``fit``, but only if schemas changed: looking at the table for every batch costs more than the commit."""
+        """Like ``fit``, but only if schemas changed: looking at the table every time costs more than the commit."""
         known = _FITTED.get(self.table)
         if known is None or known[0] != topics:
             if len(_FITTED) >= TABLES_MAX:
