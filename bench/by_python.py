@@ -11,8 +11,8 @@ import asyncio
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,19 @@ class ByClient(System, ABC):
         self._port = server.port
         self._topics = 0
         self._clients: list[Any] = []
+
+    @staticmethod
+    @abstractmethod
+    def serve(place: Path) -> AbstractContextManager[Server]:
+        """Start its server, and stop it at the end."""
+
+    @classmethod
+    @asynccontextmanager
+    async def started(cls, place: Path) -> AsyncIterator[System]:
+        with cls.serve(place) as server:
+            system = cls(server)
+            yield system
+            await system.close()
 
     def _fresh(self) -> str:
         self._topics += 1
@@ -87,13 +100,7 @@ class WeftBySdk(Weft):
 class RedisByPython(ByClient):
     """XADD. A client has a pool of connections, one for each command under way."""
 
-    @classmethod
-    @asynccontextmanager
-    async def started(cls, place: Path) -> AsyncIterator[RedisByPython]:
-        with redis_server(place) as server:
-            system = cls(server)
-            yield system
-            await system.close()
+    serve = staticmethod(redis_server)
 
     async def _publishers(self, connections: int, workers: int) -> list[Publish]:
         made = [redis.asyncio.Redis(port=self._port) for _ in range(connections)]
@@ -110,13 +117,7 @@ class RedisByPython(ByClient):
 class NatsByPython(ByClient):
     """Publishes to JetStream."""
 
-    @classmethod
-    @asynccontextmanager
-    async def started(cls, place: Path) -> AsyncIterator[NatsByPython]:
-        with nats_server(place) as server:
-            system = cls(server)
-            yield system
-            await system.close()
+    serve = staticmethod(nats_server)
 
     async def _publishers(self, connections: int, workers: int) -> list[Publish]:
         made = [await nats.connect(f"nats://127.0.0.1:{self._port}") for _ in range(connections)]
@@ -157,15 +158,13 @@ class BareClient(RawConnection):
 
 
 class BarePython(ByClient):
-    @classmethod
-    @asynccontextmanager
-    async def started(cls, place: Path) -> AsyncIterator[BarePython]:
+    @staticmethod
+    @contextmanager
+    def serve(place: Path) -> Iterator[Server]:
         port = free_port()
         words = [sys.executable, "-m", "bench.bare_node", str(place / "log"), str(port)]
         with running(words, lambda: answers(port, bytes(LENGTH_BYTES), bytes(8))) as (pid, ready_s):
-            system = cls(Server(pid, port, ready_s))
-            yield system
-            await system.close()
+            yield Server(pid, port, ready_s)
 
     async def _publishers(self, connections: int, workers: int) -> list[Publish]:
         loop = asyncio.get_running_loop()
